@@ -32,6 +32,15 @@ type Session interface {
 	// Close ends every stream and the connection.
 	Close() error
 	Info() Info
+	// TCPInfo reads the kernel's view of the connection now: one entry, none for a Unix socket or
+	// where the system has no such thing, one per stream where there is no muxer.
+	TCPInfo() []TCPInfo
+}
+
+// A TargetDialer is a Session that can reach other hosts through the peer, as a Wisp client can.
+type TargetDialer interface {
+	// DialTarget opens a stream to host:port on network "tcp" or "udp". No protocol is negotiated.
+	DialTarget(ctx context.Context, network, host string, port int) (Stream, error)
 }
 
 // A Stream is one byte stream with a protocol agreed on it.
