@@ -41,8 +41,8 @@ func Server(conn net.Conn) *Bundle {
 
 // OpenStream takes the first connection or dials another.
 func (b *Bundle) OpenStream(ctx context.Context) (transport.MuxStream, error) {
-	if s, err := b.takeSpare(); s != nil || err != nil {
-		return s, err
+	if s := b.takeSpare(); s != nil {
+		return s, nil
 	}
 	if b.dial == nil {
 		return nil, errors.New("without a muxer only the dialing side opens streams")
@@ -64,8 +64,8 @@ func (b *Bundle) OpenStream(ctx context.Context) (transport.MuxStream, error) {
 // bundle accepts nothing and waits for its own end.
 func (b *Bundle) AcceptStream(ctx context.Context) (transport.MuxStream, error) {
 	if b.dial == nil {
-		if s, err := b.takeSpare(); s != nil || err != nil {
-			return s, err
+		if s := b.takeSpare(); s != nil {
+			return s, nil
 		}
 	}
 	select {
@@ -76,19 +76,16 @@ func (b *Bundle) AcceptStream(ctx context.Context) (transport.MuxStream, error) 
 	}
 }
 
-// takeSpare returns the waiting connection as a stream; a nil interface if there is none.
-func (b *Bundle) takeSpare() (transport.MuxStream, error) {
+// takeSpare returns the waiting connection as a stream; nil if there is none.
+func (b *Bundle) takeSpare() *stream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
-		return nil, net.ErrClosed
-	}
-	if b.spare == nil {
-		return nil, nil
+	if b.closed || b.spare == nil {
+		return nil
 	}
 	conn := b.spare
 	b.spare = nil
-	return b.add(conn), nil
+	return b.add(conn)
 }
 
 func (b *Bundle) add(conn net.Conn) *stream {

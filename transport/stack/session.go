@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	negotiateTimeout  = 10 * time.Second // for each stream, as go-libp2p and rust-libp2p have it
-	maxNegotiating    = 256              // streams in negotiation or waiting for Accept; more are reset
-	acceptedQueue     = 16
+	negotiateTimeout = 10 * time.Second // for each stream, as go-libp2p and rust-libp2p have it
+	maxNegotiating   = 256              // streams in negotiation or waiting for Accept; more are reset
+	acceptedQueue    = 16
 )
 
 type session struct {
