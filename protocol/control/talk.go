@@ -1,0 +1,207 @@
+// What is said on the control stream while the payload flows and after it.
+
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"muxperf/measure"
+)
+
+// readControl takes the peer's messages until the run is over.
+func (e *engine) readControl(ctx context.Context) {
+	defer close(e.silence)
+	for {
+		t, body, err := e.ch.receive(time.Time{})
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) && closed(e.bye) {
+				return
+			}
+			e.cancel(fmt.Errorf("the control stream ended: %w", peerGone(err)))
+			return
+		}
+		if over, err := e.handle(t, body); err != nil {
+			e.cancel(err)
+			return
+		} else if over {
+			return
+		}
+	}
+}
+
+// ErrPeerGone: the peer vanished in mid-run.
+var ErrPeerGone = errors.New("the peer is gone")
+
+// peerGone names an end that came where a message was due.
+func peerGone(err error) error { return fmt.Errorf("%w (%w)", ErrPeerGone, err) }
+
+// handle acts on one message; over is true after the peer's last one.
+func (e *engine) handle(t Type, body []byte) (over bool, err error) {
+	switch t {
+	case TypeProgress:
+		var p Progress
+		if err := decode(t, body, &p); err != nil {
+			return false, err
+		}
+		e.peerProgress.Store(p.Sent + p.Received)
+	case TypeDone:
+		var d Done
+		if err := decode(t, body, &d); err != nil {
+			return false, err
+		}
+		return false, e.finishReceiving(d)
+	case TypeReport:
+		var r Report
+		if err := decode(t, body, &r); err != nil {
+			return false, err
+		}
+		select {
+		case e.peerReport <- r:
+		default:
+			return false, fmt.Errorf("%w: a second report", ErrWire)
+		}
+	case TypeStop:
+		cut := ErrInterrupted.Error()
+		e.peerCut.Store(&cut)
+		e.stopping.Store(true)
+		e.setWriteDeadlines(time.Now().Add(stopGrace))
+	case TypeAbort:
+		var a Abort
+		if err := decode(t, body, &a); err != nil {
+			return false, err
+		}
+		return true, fmt.Errorf("the peer gave up: %w", &a)
+	case TypeBye:
+		close(e.bye)
+		return true, nil
+	default:
+		return false, fmt.Errorf("%w: an unexpected %s", ErrWire, t)
+	}
+	return false, nil
+}
+
+// tick tells the peer how far we are, and notices when nothing moves any more.
+func (e *engine) tick(ctx, until context.Context) {
+	t := time.NewTicker(progressInterval)
+	defer t.Stop()
+	seen, at := uint64(0), e.clock()
+	for {
+		select {
+		case <-until.Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		sent, received := e.sent.Bytes(), e.received.Bytes()
+		if err := e.ch.send(TypeProgress, Progress{Sent: sent, Received: received}); err != nil {
+			e.cancel(peerGone(err))
+			return
+		}
+		if now := sent + received + e.peerProgress.Load(); now != seen {
+			seen, at = now, e.clock()
+		} else if e.clock().Sub(at) >= e.stallTimeout() {
+			e.cancel(errStalled)
+			return
+		}
+	}
+}
+
+// stallTimeout leaves room for a pace that is slower than one block in that time.
+func (e *engine) stallTimeout() time.Duration {
+	d := e.params.Stall
+	for _, rate := range []float64{e.params.Rate, e.params.StreamRate} {
+		if rate > 0 {
+			d = max(d, time.Duration(3*8*float64(e.params.Block)/rate*float64(time.Second)))
+		}
+	}
+	return d
+}
+
+// exchange sends our report and waits for the peer's. A run that was interrupted stays so, but if the
+// peer does not answer any more that is the better reason.
+func (e *engine) exchange(local Report, isClient bool, cause error) (*Report, error) {
+	if err := e.ch.send(TypeReport, local); err != nil {
+		return nil, errors.Join(cause, peerGone(err))
+	}
+	timer := time.NewTimer(messageTimeout)
+	defer timer.Stop()
+	var peer Report
+	select {
+	case peer = <-e.peerReport:
+	case <-e.silence:
+		select {
+		case peer = <-e.peerReport:
+		default:
+			return nil, errors.Join(cause, ErrPeerGone)
+		}
+	case <-timer.C:
+		return nil, errors.Join(cause, &Abort{Code: CodeStall, Message: fmt.Sprintf("the peer sent no report within %s", messageTimeout)})
+	}
+	if isClient {
+		if err := e.ch.send(TypeBye, struct{}{}); err != nil {
+			return &peer, errors.Join(cause, peerGone(err))
+		}
+	} else {
+		select {
+		case <-e.bye:
+		case <-e.silence:
+		case <-timer.C:
+		}
+	}
+	return &peer, cause
+}
+
+// report makes this end's result out of the recorders.
+func (e *engine) report(cause error, began time.Time, user, system time.Duration) Report {
+	u, s := measure.CPUTime()
+	r := Report{
+		Agent: e.agent, Environment: e.environment,
+		CPU: CPU{User: u - user, System: s - system, Wall: e.clock().Sub(began)},
+		TCP: e.tcpInfo(),
+	}
+	if cause != nil {
+		r.Incomplete = cause.Error()
+	}
+	if e.send {
+		r.Sent = side(e.sent.Stop(cause == nil))
+	}
+	if e.receive {
+		r.Received = side(e.received.Stop(cause == nil))
+		r.Received.Verified = e.params.Verify && cause == nil
+	}
+	return r
+}
+
+// side is the wire form of a recorder's totals.
+func side(t measure.Totals) *Side {
+	s := &Side{Bytes: t.Bytes, Omitted: t.Omitted, Window: t.Window, Omit: t.Omit, Skew: t.Skew}
+	for _, st := range t.Streams {
+		s.Streams = append(s.Streams, StreamSide{Bytes: st.Bytes, Start: st.Start})
+	}
+	for _, iv := range t.Intervals {
+		s.Intervals = append(s.Intervals, Interval{Start: iv.Start, End: iv.End, Bytes: iv.Bytes, Omitted: iv.Omitted})
+	}
+	return s
+}
+
+// observe passes intervals on, with the kernel's view at their end.
+func (e *engine) observe(received bool) func(measure.Interval) {
+	if e.observer.Interval == nil {
+		return nil
+	}
+	return func(iv measure.Interval) {
+		out := Interval{Start: iv.Start, End: iv.End, Bytes: iv.Bytes, Omitted: iv.Omitted}
+		if !received {
+			out.TCP = e.tcpInfo()
+		}
+		e.observer.Interval(received, out)
+	}
+}
