@@ -171,25 +171,30 @@ func (e *engine) report(cause error, began time.Time, user, system time.Duration
 		r.Incomplete = cause.Error()
 	}
 	if e.send {
-		r.Sent = side(e.sent.Stop(cause == nil))
+		r.Sent = SideOf(e.sent.Stop(cause == nil))
 	}
 	if e.receive {
-		r.Received = side(e.received.Stop(cause == nil))
+		r.Received = SideOf(e.received.Stop(cause == nil))
 		r.Received.Verified = e.params.Verify && cause == nil
 	}
 	return r
 }
 
-// side is the wire form of a recorder's totals.
-func side(t measure.Totals) *Side {
+// SideOf is the wire form of a recorder's totals.
+func SideOf(t measure.Totals) *Side {
 	s := &Side{Bytes: t.Bytes, Omitted: t.Omitted, Window: t.Window, Omit: t.Omit, Skew: t.Skew}
 	for _, st := range t.Streams {
 		s.Streams = append(s.Streams, StreamSide{Bytes: st.Bytes, Start: st.Start})
 	}
 	for _, iv := range t.Intervals {
-		s.Intervals = append(s.Intervals, Interval{Start: iv.Start, End: iv.End, Bytes: iv.Bytes, Omitted: iv.Omitted})
+		s.Intervals = append(s.Intervals, IntervalOf(iv))
 	}
 	return s
+}
+
+// IntervalOf is the wire form of a recorder's interval.
+func IntervalOf(iv measure.Interval) Interval {
+	return Interval{Start: iv.Start, End: iv.End, Bytes: iv.Bytes, Omitted: iv.Omitted}
 }
 
 // observe passes intervals on, with the kernel's view at their end.
@@ -198,7 +203,7 @@ func (e *engine) observe(received bool) func(measure.Interval) {
 		return nil
 	}
 	return func(iv measure.Interval) {
-		out := Interval{Start: iv.Start, End: iv.End, Bytes: iv.Bytes, Omitted: iv.Omitted}
+		out := IntervalOf(iv)
 		if !received {
 			out.TCP = e.tcpInfo()
 		}
