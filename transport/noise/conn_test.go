@@ -242,16 +242,20 @@ func TestDamagedRecords(t *testing.T) {
 			whole  int
 			want   error
 		}{
-			"none":             {func(r [][]byte) []byte { return bytes.Join(r, nil) }, 6, io.EOF},
-			"flipped byte":     {flip(2), 2, errRecord},
-			"flipped tag":      {flip(size + 2 + 15), 2, errRecord},
-			"swapped":          {func(r [][]byte) []byte { r[2], r[3] = r[3], r[2]; return bytes.Join(r, nil) }, 2, errRecord},
-			"dropped":          {func(r [][]byte) []byte { return bytes.Join(append(r[:2], r[3:]...), nil) }, 2, errRecord},
-			"repeated":         {func(r [][]byte) []byte { r[2] = r[1]; return bytes.Join(r, nil) }, 2, errRecord},
-			"cut in a record":  {func(r [][]byte) []byte { return bytes.Join(r, nil)[:3*(size+18)-1] }, 2, io.ErrUnexpectedEOF},
-			"cut in a length":  {func(r [][]byte) []byte { return bytes.Join(r, nil)[:3*(size+18)+1] }, 3, io.ErrUnexpectedEOF},
-			"cut between":      {func(r [][]byte) []byte { return bytes.Join(r[:4], nil) }, 4, io.EOF},
-			"shorter than tag": {func(r [][]byte) []byte { r[2] = []byte{0, 15}; r[2] = append(r[2], make([]byte, 15)...); return bytes.Join(r, nil) }, 2, nil},
+			"none":            {func(r [][]byte) []byte { return bytes.Join(r, nil) }, 6, io.EOF},
+			"flipped byte":    {flip(2), 2, errRecord},
+			"flipped tag":     {flip(size + 2 + 15), 2, errRecord},
+			"swapped":         {func(r [][]byte) []byte { r[2], r[3] = r[3], r[2]; return bytes.Join(r, nil) }, 2, errRecord},
+			"dropped":         {func(r [][]byte) []byte { return bytes.Join(append(r[:2], r[3:]...), nil) }, 2, errRecord},
+			"repeated":        {func(r [][]byte) []byte { r[2] = r[1]; return bytes.Join(r, nil) }, 2, errRecord},
+			"cut in a record": {func(r [][]byte) []byte { return bytes.Join(r, nil)[:3*(size+18)-1] }, 2, io.ErrUnexpectedEOF},
+			"cut in a length": {func(r [][]byte) []byte { return bytes.Join(r, nil)[:3*(size+18)+1] }, 3, io.ErrUnexpectedEOF},
+			"cut between":     {func(r [][]byte) []byte { return bytes.Join(r[:4], nil) }, 4, io.EOF},
+			"shorter than tag": {func(r [][]byte) []byte {
+				r[2] = []byte{0, 15}
+				r[2] = append(r[2], make([]byte, 15)...)
+				return bytes.Join(r, nil)
+			}, 2, nil},
 		}
 		for name, c := range cases {
 			for _, readSize := range []int{7, 1 << 20} {

@@ -43,9 +43,10 @@ const (
 	minReply = 32 + 48 + 16 // e, s with its tag, tag of the payload
 	minFinal = 48 + 16      // s with its tag, tag of the payload
 
-	// maxHandshake bounds a handshake message. With RSA-8192 it has about 2,300 bytes. Any text
-	// taken for a length gives more than 8,191, so that it is noticed instead of waited for.
-	maxHandshake = 8191
+	// maxHandshake bounds a handshake message. With RSA-8192 it has about 2,300 bytes. The start of
+	// text, TLS or multistream-select is more than this when taken for a length (0x132f at least),
+	// so that it is noticed at once instead of waited for.
+	maxHandshake = 4096
 )
 
 // Config says who we are, whom we expect and what we offer.
