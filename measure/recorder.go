@@ -28,26 +28,27 @@ type Schedule struct {
 
 // An Interval is what passed between two cuts; times count from the first payload byte.
 type Interval struct {
-	Start, End time.Duration
-	Bytes      uint64
-	Omitted    bool // part of the warm-up
+	Start   time.Duration `json:"start_ns"`
+	End     time.Duration `json:"end_ns"`
+	Bytes   uint64        `json:"bytes"`
+	Omitted bool          `json:"omitted,omitempty"` // part of the warm-up
 }
 
 // A StreamTotal is one stream's part of the measured window.
 type StreamTotal struct {
-	Bytes uint64
-	Start time.Duration // its first byte, from the first byte of all; -1 if it had none
+	Bytes uint64        `json:"bytes"`
+	Start time.Duration `json:"start_ns"` // its first byte, from the first byte of all; -1 if it had none
 }
 
 // Totals are what a recorder has seen. The whole run is Omit + Window long and moved Omitted + Bytes.
 type Totals struct {
-	Bytes     uint64
-	Omitted   uint64
-	Omit      time.Duration
-	Window    time.Duration
-	Skew      time.Duration // between the first bytes of the first and the last stream
-	Streams   []StreamTotal
-	Intervals []Interval
+	Bytes     uint64        `json:"bytes"`
+	Omitted   uint64        `json:"omitted_bytes"`
+	Omit      time.Duration `json:"omit_ns"`
+	Window    time.Duration `json:"window_ns"`
+	Skew      time.Duration `json:"start_skew_ns"` // between the first bytes of the first and the last stream
+	Streams   []StreamTotal `json:"streams"`
+	Intervals []Interval    `json:"intervals,omitempty"`
 }
 
 // Goodput is the rate of the measured window, in bits per second; 0 for an empty one.

@@ -22,3 +22,24 @@ type TCPInfo struct {
 	SendBuffer    int    `json:"sndbuf_bytes"`       // SO_SNDBUF as the kernel granted it
 	ReceiveBuffer int    `json:"rcvbuf_bytes"`       // SO_RCVBUF as the kernel granted it
 }
+
+// MergeTCPInfo takes connections together: what counts is summed, times are the largest.
+func MergeTCPInfo(all []TCPInfo) TCPInfo {
+	var m TCPInfo
+	for i, t := range all {
+		if i == 0 {
+			m = t
+			continue
+		}
+		m.Retransmits += t.Retransmits
+		m.CongestionWnd += t.CongestionWnd
+		m.PeerWindow += t.PeerWindow
+		m.DeliveryRate += t.DeliveryRate
+		m.RTT, m.RTTVar, m.MinRTT = max(m.RTT, t.RTT), max(m.RTTVar, t.RTTVar), min(m.MinRTT, t.MinRTT)
+		m.BusyTime = max(m.BusyTime, t.BusyTime)
+		m.RwndLimited = max(m.RwndLimited, t.RwndLimited)
+		m.SndbufLimited = max(m.SndbufLimited, t.SndbufLimited)
+		m.AppLimited = m.AppLimited && t.AppLimited
+	}
+	return m
+}

@@ -163,10 +163,13 @@ func openData(ctx context.Context, sessions []transport.Session, run [16]byte, n
 		})
 	}
 	wg.Wait()
+	if failed == nil {
+		failed = context.Cause(ctx)
+	}
 	if failed != nil {
 		return compact(streams), failed
 	}
-	return streams, context.Cause(ctx)
+	return streams, nil
 }
 
 // openOne opens a data stream and writes its header.

@@ -34,8 +34,9 @@ const DefaultStall = 10 * time.Second
 
 // An Observer sees a run while it goes on; a nil function is not called.
 type Observer struct {
-	// Interval sees each interval of what this end sent or received.
-	Interval func(received bool, iv Interval)
+	// Interval sees each interval of what this end sent or received, the kernel's view at the end of
+	// those that it sent, connections together.
+	Interval func(received bool, iv measure.Interval, tcp transport.TCPInfo)
 }
 
 // An engine runs the payload of one end.
@@ -53,8 +54,9 @@ type engine struct {
 	environment map[string]string // for our report
 
 	sent, received *measure.Recorder
-	stopping       atomic.Bool  // senders stop at their next block
-	budget         atomic.Int64 // bytes that may still be sent, if params.Bytes is set
+	tcpSeries      []transport.TCPInfo // written by one goroutine, read after it
+	stopping       atomic.Bool         // senders stop at their next block
+	budget         atomic.Int64        // bytes that may still be sent, if params.Bytes is set
 	inbound        []inbound
 	left           atomic.Int64 // streams that have not brought everything
 	cancel         context.CancelCauseFunc
@@ -101,18 +103,19 @@ func (e *engine) play(ctx context.Context, isClient bool) (local Report, peer *R
 	began := e.clock()
 	ctx, e.cancel = context.WithCancelCause(ctx)
 	defer e.cancel(nil)
-	var movers, helpers sync.WaitGroup
+	var movers, cutters, helpers sync.WaitGroup
 	helpCtx, endHelp := context.WithCancel(context.WithoutCancel(ctx))
+	cutCtx, endCuts := context.WithCancel(helpCtx)
 	helpers.Go(func() { e.readControl(helpCtx) })
 	helpers.Go(func() { e.tick(ctx, helpCtx) })
 	pattern := protocol.NewPattern(e.run, e.params.Block, e.params.Verify)
 	if e.send {
 		e.startSending(ctx, &movers, pattern)
-		helpers.Go(func() { e.sent.Run(helpCtx, e.observe(false)) })
+		cutters.Go(func() { e.sent.Run(cutCtx, e.observe(false)) })
 	}
 	if e.receive {
 		e.startReceiving(&movers, pattern)
-		helpers.Go(func() { e.received.Run(helpCtx, e.observe(true)) })
+		cutters.Go(func() { e.received.Run(cutCtx, e.observe(true)) })
 	}
 
 	err = e.await(ctx)
@@ -121,6 +124,8 @@ func (e *engine) play(ctx context.Context, isClient bool) (local Report, peer *R
 	}
 	e.endPayload(err)
 	movers.Wait()
+	endCuts()
+	cutters.Wait()
 	local = e.report(err, began, user, system)
 	if err == nil || isInterrupt(err) {
 		peer, err = e.exchange(local, isClient, err)

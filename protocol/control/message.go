@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"muxperf/measure"
 	"muxperf/transport"
 )
 
@@ -132,29 +133,9 @@ type Report struct {
 
 // A Side is one direction as one end saw it. Its clock starts at its first payload byte.
 type Side struct {
-	Bytes     uint64        `json:"bytes"`         // in the measured window
-	Omitted   uint64        `json:"omitted_bytes"` // before it
-	Window    time.Duration `json:"window_ns"`     // length of the measured window
-	Omit      time.Duration `json:"omit_ns"`       // what came before it
-	Streams   []StreamSide  `json:"streams"`
-	Intervals []Interval    `json:"intervals,omitempty"`
-	Skew      time.Duration `json:"start_skew_ns"`      // between the first bytes of the first and the last stream
-	Verified  bool          `json:"verified,omitempty"` // every byte was checked and right
-}
-
-// A StreamSide is one stream of it.
-type StreamSide struct {
-	Bytes uint64        `json:"bytes"`
-	Start time.Duration `json:"start_ns"` // its first byte, from the start of the clock
-}
-
-// An Interval is one line of the time line; Start and End count from the start of the clock.
-type Interval struct {
-	Start   time.Duration       `json:"start_ns"`
-	End     time.Duration       `json:"end_ns"`
-	Bytes   uint64              `json:"bytes"`
-	Omitted bool                `json:"omitted,omitempty"`
-	TCP     []transport.TCPInfo `json:"tcp_info,omitempty"`
+	measure.Totals
+	Verified bool                `json:"verified,omitempty"` // every byte was checked and right
+	TCP      []transport.TCPInfo `json:"tcp_info,omitempty"` // the sender's, at the end of each interval; connections together
 }
 
 // CPU is processor time of this end's process during the run.

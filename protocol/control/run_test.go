@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muxperf/measure"
 	"muxperf/protocol"
 	"muxperf/transport"
 	"muxperf/transport/yamux"
@@ -205,8 +206,8 @@ func same(t *testing.T, name string, p Params, sent, received *Side) {
 
 func TestTimedRunWithIntervalsAndOmit(t *testing.T) {
 	h := newHarness(t, &Server{}, 1)
-	var live []Interval
-	c := Client{Clock: time.Now, Observer: Observer{Interval: func(_ bool, iv Interval) { live = append(live, iv) }}}
+	var live []measure.Interval
+	c := Client{Clock: time.Now, Observer: Observer{Interval: func(_ bool, iv measure.Interval, _ transport.TCPInfo) { live = append(live, iv) }}}
 	out, err := c.Run(t.Context(), h.sessions, flood(func(p *Params) {
 		p.Bytes, p.Duration, p.Omit, p.Interval = 0, 400*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
 	}))
@@ -298,7 +299,7 @@ func TestInterrupt(t *testing.T) {
 			h := newHarness(t, &Server{}, 1)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			c := Client{Clock: time.Now, Observer: Observer{Interval: func(bool, Interval) { cancel(ErrInterrupted) }}}
+			c := Client{Clock: time.Now, Observer: Observer{Interval: func(bool, measure.Interval, transport.TCPInfo) { cancel(ErrInterrupted) }}}
 			p := endless(d)
 			p.Interval = 50 * time.Millisecond
 			out, err := c.Run(ctx, h.sessions, p)
@@ -322,7 +323,7 @@ func TestInterrupt(t *testing.T) {
 // TestPeerVanishes: the connection is cut in mid-run; both ends report what they have, at once.
 func TestPeerVanishes(t *testing.T) {
 	h := newHarness(t, &Server{}, 1)
-	c := Client{Clock: time.Now, Observer: Observer{Interval: func(bool, Interval) { h.conns[0].Close() }}}
+	c := Client{Clock: time.Now, Observer: Observer{Interval: func(bool, measure.Interval, transport.TCPInfo) { h.conns[0].Close() }}}
 	p := endless(Upload)
 	p.Interval = 50 * time.Millisecond
 	out, err := c.Run(t.Context(), h.sessions, p)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muxperf/measure"
+	"muxperf/transport"
 )
 
 // readControl takes the peer's messages until the run is over.
@@ -171,42 +172,24 @@ func (e *engine) report(cause error, began time.Time, user, system time.Duration
 		r.Incomplete = cause.Error()
 	}
 	if e.send {
-		r.Sent = SideOf(e.sent.Stop(cause == nil))
+		r.Sent = &Side{Totals: e.sent.Stop(cause == nil), TCP: e.tcpSeries}
 	}
 	if e.receive {
-		r.Received = SideOf(e.received.Stop(cause == nil))
-		r.Received.Verified = e.params.Verify && cause == nil
+		r.Received = &Side{Totals: e.received.Stop(cause == nil), Verified: e.params.Verify && cause == nil}
 	}
 	return r
 }
 
-// SideOf is the wire form of a recorder's totals.
-func SideOf(t measure.Totals) *Side {
-	s := &Side{Bytes: t.Bytes, Omitted: t.Omitted, Window: t.Window, Omit: t.Omit, Skew: t.Skew}
-	for _, st := range t.Streams {
-		s.Streams = append(s.Streams, StreamSide{Bytes: st.Bytes, Start: st.Start})
-	}
-	for _, iv := range t.Intervals {
-		s.Intervals = append(s.Intervals, IntervalOf(iv))
-	}
-	return s
-}
-
-// IntervalOf is the wire form of a recorder's interval.
-func IntervalOf(iv measure.Interval) Interval {
-	return Interval{Start: iv.Start, End: iv.End, Bytes: iv.Bytes, Omitted: iv.Omitted}
-}
-
-// observe passes intervals on, with the kernel's view at their end.
+// observe passes intervals on, and notes the kernel's view at their end.
 func (e *engine) observe(received bool) func(measure.Interval) {
-	if e.observer.Interval == nil {
-		return nil
-	}
 	return func(iv measure.Interval) {
-		out := IntervalOf(iv)
+		var tcp transport.TCPInfo
 		if !received {
-			out.TCP = e.tcpInfo()
+			tcp = transport.MergeTCPInfo(e.tcpInfo())
+			e.tcpSeries = append(e.tcpSeries, tcp)
 		}
-		e.observer.Interval(received, out)
+		if e.observer.Interval != nil {
+			e.observer.Interval(received, iv, tcp)
+		}
 	}
 }
