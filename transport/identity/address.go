@@ -113,7 +113,10 @@ func checkHost(network, host string) error {
 }
 
 func unixAddress(path string, peer ID) (Address, error) {
-	if path == "" {
+	if strings.HasPrefix(path, "/") {
+		path = "/" + strings.TrimLeft(path, "/")
+	}
+	if path == "" || path == "/" {
 		return Address{}, errors.New("the socket's path is missing")
 	}
 	if len(path) > maxUnixPath {

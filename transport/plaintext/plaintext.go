@@ -81,10 +81,14 @@ func swap(conn net.Conn, key identity.PrivateKey) (identity.ID, error) {
 	if err != nil {
 		return "", err
 	}
+	id, err := parse(msg)
+	if err != nil {
+		return "", err
+	}
 	if err := <-sent; err != nil {
 		return "", fmt.Errorf("sending our identity: %w", err)
 	}
-	return parse(msg)
+	return id, nil
 }
 
 // marshal returns an Exchange message with its length in front.
