@@ -92,9 +92,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     load.close();
     phase.send_replace(Phase::Close);
     for thread in threads {
-        thread
-            .join()
-            .map_err(|_| "a connection's thread panicked")?;
+        thread.join().map_err(|_| "a connection's thread panicked")?;
     }
     let result = json!({
         "event": "result",
@@ -121,9 +119,7 @@ fn connect_all(
         let (options, load) = (options.clone(), load.clone());
         let (phase, ready) = (phase.subscribe(), ready.clone());
         threads.push(thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
                 Ok(runtime) => runtime.block_on(connection(options, load, phase, ready)),
                 Err(error) => drop(ready.send(Err(error.into()))),
@@ -147,9 +143,7 @@ async fn connection(
     let (mux, streams) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => {
-            let _ = ready.send(Err(
-                format!("connecting to {}: {error}", options.connect).into()
-            ));
+            let _ = ready.send(Err(format!("connecting to {}: {error}", options.connect).into()));
             return;
         }
         Err(_) => {
@@ -160,11 +154,7 @@ async fn connection(
         }
     };
     let _ = ready.send(Ok(()));
-    if phase
-        .wait_for(|phase| *phase != Phase::Setup)
-        .await
-        .is_err()
-    {
+    if phase.wait_for(|phase| *phase != Phase::Setup).await.is_err() {
         return; // another connection failed
     }
 
@@ -190,19 +180,13 @@ async fn connection(
 
 /// Connects, and opens the streams.
 async fn open(options: &Options, load: &Arc<Load>) -> Result<(ClientMux, Vec<MuxStream>), Error> {
-    let (host, port) = options
-        .target
-        .rsplit_once(':')
-        .ok_or("the target has to be HOST:PORT")?;
+    let (host, port) = options.target.rsplit_once(':').ok_or("the target has to be HOST:PORT")?;
     let (host, port) = (host.trim_matches(['[', ']']), port.parse()?);
 
     let two = options.wisp_version == 2;
     let (reader, writer) = websocket::connect(&options.connect, two.then_some("wisp-v2")).await?;
     let noting = load.clone();
-    let reader = Watched {
-        inner: reader,
-        seen: Arc::new(move || noting.message()),
-    };
+    let reader = Watched { inner: reader, seen: Arc::new(move || noting.message()) };
     let udp: [Box<dyn ProtocolExtensionBuilder + Send + Sync>; 1] =
         [Box::new(UdpProtocolExtensionBuilder)];
     let mux = ClientMux::create(reader, writer, two.then_some(&udp[..])).await?;
@@ -218,10 +202,7 @@ async fn open(options: &Options, load: &Arc<Load>) -> Result<(ClientMux, Vec<Mux
 
     let mut streams = Vec::new();
     for _ in 0..options.streams {
-        streams.push(
-            mux.client_new_stream(StreamType::Tcp, host.into(), port)
-                .await?,
-        );
+        streams.push(mux.client_new_stream(StreamType::Tcp, host.into(), port).await?);
     }
     Ok((mux, streams))
 }
@@ -236,10 +217,7 @@ async fn write(stream: MuxStreamWrite, options: Options, load: Arc<Load>) -> Mux
         }
         if let Err(error) = stream.write(&block[..size]).await {
             let reason = stream.get_close_reason();
-            load.fail(format!(
-                "writing to {}: {error}, close reason {reason:?}",
-                options.target
-            ));
+            load.fail(format!("writing to {}: {error}, close reason {reason:?}", options.target));
             break;
         }
         load.wrote(size);

@@ -2,6 +2,7 @@
 //! it into the JSON event lines and the exit code that docs/peers.md asks for.
 
 mod client;
+mod gate;
 mod load;
 mod server;
 mod websocket;
@@ -45,10 +46,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            println!(
-                "{}",
-                json!({"event": "error", "message": error.to_string()})
-            );
+            println!("{}", json!({"event": "error", "message": error.to_string()}));
             ExitCode::FAILURE
         }
     }

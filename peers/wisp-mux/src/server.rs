@@ -5,6 +5,7 @@
 //! there lose some of it. On one thread nothing can come between, and several connections still use
 //! several cores.
 
+use crate::gate::{Gate, Gated};
 use crate::websocket;
 use crate::Error;
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use hyper::header::SEC_WEBSOCKET_PROTOCOL;
 use hyper::{server::conn::http1, service::service_fn, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -32,9 +34,7 @@ type Upgrade = (fastwebsockets::upgrade::UpgradeFut, bool);
 
 /// Serves until SIGTERM.
 pub fn run(listen: &str) -> Result<(), Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminated = signal(SignalKind::terminate())?;
         let listener = TcpListener::bind(listen)
@@ -60,13 +60,8 @@ pub fn run(listen: &str) -> Result<(), Error> {
 /// Gives a connection its thread.
 fn spawn(stream: std::net::TcpStream) {
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        if let Err(error) = runtime
-            .map_err(Error::from)
-            .and_then(|it| it.block_on(serve(stream)))
-        {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        if let Err(error) = runtime.map_err(Error::from).and_then(|it| it.block_on(serve(stream))) {
             eprintln!("a connection ended: {error}");
         }
     });
@@ -106,9 +101,7 @@ fn answer(
     let offered = request.headers().get(SEC_WEBSOCKET_PROTOCOL);
     let first = offered.and_then(|list| list.to_str().ok()?.split(',').next());
     if let Some(name) = first {
-        response
-            .headers_mut()
-            .insert(SEC_WEBSOCKET_PROTOCOL, name.trim().parse()?);
+        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, name.trim().parse()?);
     }
     upgrades.send((socket, first.is_some()))?;
     Ok(response.map(Either::Left))
@@ -122,6 +115,8 @@ async fn carry(
     let (reader, writer) = websocket::halves(socket);
     let udp: [Box<dyn ProtocolExtensionBuilder + Send + Sync>; 1] =
         [Box::new(UdpProtocolExtensionBuilder)];
+    let gate = Gate::new(CREDIT);
+    let reader = Gated { inner: reader, gate: gate.clone() };
     let mux = ServerMux::create(reader, writer, CREDIT, two.then_some(&udp[..])).await?;
     let (mux, task) = mux.with_no_required_extensions();
     let mut task = tokio::spawn(task);
@@ -131,7 +126,7 @@ async fn carry(
             stream = mux.server_new_stream() => match stream {
                 Some((connect, stream)) => {
                     let (reader, writer) = stream.into_split();
-                    tokio::spawn(proxy(connect, reader, writer));
+                    tokio::spawn(proxy(connect, Source { reader, gate: gate.clone() }, writer));
                 }
                 None => return Ok(task.await??),
             },
@@ -139,15 +134,32 @@ async fn carry(
     }
 }
 
+/// What a client sends on a stream.
+struct Source {
+    reader: MuxStreamRead,
+    gate: Arc<Gate>,
+}
+
+impl Source {
+    async fn next(&self) -> Option<Bytes> {
+        let data = self.reader.read().await;
+        self.gate.taken(self.reader.stream_id);
+        data
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.gate.forget(self.reader.stream_id);
+    }
+}
+
 /// Joins a stream to its target until either ends, and tells the client why.
-async fn proxy(connect: ConnectPacket, reader: MuxStreamRead, writer: MuxStreamWrite) {
-    let target = (
-        connect.destination_hostname.as_str(),
-        connect.destination_port,
-    );
+async fn proxy(connect: ConnectPacket, source: Source, writer: MuxStreamWrite) {
+    let target = (connect.destination_hostname.as_str(), connect.destination_port);
     let joined = match connect.stream_type {
-        StreamType::Tcp => tcp(target, &reader, &writer).await,
-        StreamType::Udp => udp(target, &reader, &writer).await,
+        StreamType::Tcp => tcp(target, &source, &writer).await,
+        StreamType::Udp => udp(target, &source, &writer).await,
         _ => Err(CloseReason::ServerStreamInvalidInfo),
     };
     let reason = joined.err().unwrap_or(CloseReason::Voluntary);
@@ -156,7 +168,7 @@ async fn proxy(connect: ConnectPacket, reader: MuxStreamRead, writer: MuxStreamW
 
 async fn tcp(
     target: (&str, u16),
-    reader: &MuxStreamRead,
+    source: &Source,
     writer: &MuxStreamWrite,
 ) -> Result<(), CloseReason> {
     let stream = tokio::time::timeout(CONNECT, TcpStream::connect(target))
@@ -166,16 +178,12 @@ async fn tcp(
             std::io::ErrorKind::ConnectionRefused => CloseReason::ServerStreamConnectionRefused,
             _ => CloseReason::ServerStreamUnreachable,
         })?;
-    stream
-        .set_nodelay(true)
-        .map_err(|_| CloseReason::Unexpected)?;
+    stream.set_nodelay(true).map_err(|_| CloseReason::Unexpected)?;
     let (mut from, mut to) = stream.into_split();
 
     let up = async {
-        while let Some(data) = reader.read().await {
-            to.write_all(&data)
-                .await
-                .map_err(|_| CloseReason::Unexpected)?;
+        while let Some(data) = source.next().await {
+            to.write_all(&data).await.map_err(|_| CloseReason::Unexpected)?;
         }
         Ok(())
     };
@@ -184,10 +192,9 @@ async fn tcp(
         loop {
             match from.read(&mut chunk).await {
                 Ok(0) => return Ok(()),
-                Ok(size) => writer
-                    .write(&chunk[..size])
-                    .await
-                    .map_err(|_| CloseReason::Unexpected)?,
+                Ok(size) => {
+                    writer.write(&chunk[..size]).await.map_err(|_| CloseReason::Unexpected)?
+                }
                 Err(_) => return Err(CloseReason::Unexpected),
             }
         }
@@ -197,7 +204,7 @@ async fn tcp(
 
 async fn udp(
     target: (&str, u16),
-    reader: &MuxStreamRead,
+    source: &Source,
     writer: &MuxStreamWrite,
 ) -> Result<(), CloseReason> {
     let address = tokio::net::lookup_host(target)
@@ -205,21 +212,12 @@ async fn udp(
         .ok()
         .and_then(|mut addresses| addresses.next())
         .ok_or(CloseReason::ServerStreamUnreachable)?;
-    let any = if address.is_ipv4() {
-        "0.0.0.0:0"
-    } else {
-        "[::]:0"
-    };
-    let socket = UdpSocket::bind(any)
-        .await
-        .map_err(|_| CloseReason::Unexpected)?;
-    socket
-        .connect(address)
-        .await
-        .map_err(|_| CloseReason::ServerStreamUnreachable)?;
+    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).await.map_err(|_| CloseReason::Unexpected)?;
+    socket.connect(address).await.map_err(|_| CloseReason::ServerStreamUnreachable)?;
 
     let up = async {
-        while let Some(data) = reader.read().await {
+        while let Some(data) = source.next().await {
             let _ = socket.send(&data).await; // a datagram may be lost
         }
         Ok(())
@@ -227,14 +225,8 @@ async fn udp(
     let down = async {
         let mut datagram = vec![0; CHUNK];
         loop {
-            let size = socket
-                .recv(&mut datagram)
-                .await
-                .map_err(|_| CloseReason::Unexpected)?;
-            writer
-                .write(&datagram[..size])
-                .await
-                .map_err(|_| CloseReason::Unexpected)?;
+            let size = socket.recv(&mut datagram).await.map_err(|_| CloseReason::Unexpected)?;
+            writer.write(&datagram[..size]).await.map_err(|_| CloseReason::Unexpected)?;
         }
     };
     tokio::select! { end = up => end, end = down => end }
