@@ -28,9 +28,8 @@ import (
 	"slices"
 
 	"github.com/flynn/noise"
-	"golang.org/x/crypto/chacha20poly1305"
-
 	"muxperf/transport"
+	"muxperf/transport/aead"
 	"muxperf/transport/identity"
 	"muxperf/transport/internal/handshake"
 )
@@ -52,9 +51,10 @@ const (
 // Config says who we are, whom we expect and what we offer.
 type Config struct {
 	Key     identity.PrivateKey
-	Remote  identity.ID // the peer that was dialed; "" for any
-	Muxers  []string    // offered during the handshake, best first; none leaves the choice to later
-	Workers int         // goroutines that seal, and that open, one record each; 0 chooses by the cores
+	Remote  identity.ID   // the peer that was dialed; "" for any
+	Muxers  []string      // offered during the handshake, best first; none leaves the choice to later
+	Workers int           // goroutines that seal, and that open, one record each; 0 chooses by the cores
+	AEAD    aead.Provider // what seals them; the zero value is x/crypto
 }
 
 // Client runs the initiator's side on conn, within ctx. The error wraps transport.ErrHandshake or
@@ -255,11 +255,11 @@ func (s *session) channel() (net.Conn, error) {
 		out, in = in, out
 	}
 	outKey, inKey := out.UnsafeKey(), in.UnsafeKey()
-	seal, err := chacha20poly1305.New(outKey[:])
+	seal, err := s.cfg.AEAD.New(outKey[:])
 	if err != nil {
 		return nil, err
 	}
-	open, err := chacha20poly1305.New(inKey[:])
+	open, err := s.cfg.AEAD.New(inKey[:])
 	if err != nil {
 		return nil, err
 	}

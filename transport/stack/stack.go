@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"muxperf/transport"
+	"muxperf/transport/aead"
 	"muxperf/transport/identity"
 	"muxperf/transport/noise"
 	"muxperf/transport/plaintext"
@@ -52,7 +53,8 @@ type Config struct {
 	Mux              string // Yamux, Wisp or None; the dialer's choice
 	Key              identity.PrivateKey
 	TCP              tcp.Options
-	NoiseWorkers     int // goroutines that seal or open records, each way; 0 chooses by the cores
+	NoiseWorkers     int           // goroutines that seal or open records, each way; 0 chooses by the cores
+	AEAD             aead.Provider // what seals them
 	Yamux            yamux.Config
 	WispClient       wisp.ClientConfig
 	WispServer       wisp.ServerConfig
@@ -82,10 +84,10 @@ func securities() map[string]securityLayer {
 	return map[string]securityLayer{
 		Noise: {"/noise",
 			func(ctx context.Context, c net.Conn, cfg Config, remote identity.ID, muxers []string) (*transport.Secured, error) {
-				return noise.Client(ctx, c, noise.Config{Key: cfg.Key, Remote: remote, Muxers: muxers, Workers: cfg.NoiseWorkers})
+				return noise.Client(ctx, c, noise.Config{Key: cfg.Key, Remote: remote, Muxers: muxers, Workers: cfg.NoiseWorkers, AEAD: cfg.AEAD})
 			},
 			func(ctx context.Context, c net.Conn, cfg Config, remote identity.ID, muxers []string) (*transport.Secured, error) {
-				return noise.Server(ctx, c, noise.Config{Key: cfg.Key, Remote: remote, Muxers: muxers, Workers: cfg.NoiseWorkers})
+				return noise.Server(ctx, c, noise.Config{Key: cfg.Key, Remote: remote, Muxers: muxers, Workers: cfg.NoiseWorkers, AEAD: cfg.AEAD})
 			}},
 		Plaintext: {"/plaintext/2.0.0",
 			func(ctx context.Context, c net.Conn, cfg Config, remote identity.ID, _ []string) (*transport.Secured, error) {
