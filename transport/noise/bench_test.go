@@ -23,6 +23,30 @@ func BenchmarkFlood(b *testing.B) {
 	}
 }
 
+// BenchmarkSend has a receiver that does not decrypt, so that the sender alone is measured: what
+// workers give where the other end is another machine, or faster.
+func BenchmarkSend(b *testing.B) {
+	for _, size := range []int{maxPlain, 128_000, 4 * maxPlain} {
+		for _, workers := range []int{1, 2} {
+			b.Run(fmt.Sprintf("size=%d/workers=%d", size, workers), func(b *testing.B) {
+				x, y := tcpPair(b)
+				cx := newConn(x, testAEAD(b, 1), testAEAD(b, 2), workers)
+				go func() {
+					io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{y}, make([]byte, 1<<20))
+				}()
+				b.SetBytes(int64(size))
+				buf := make([]byte, size)
+				for range b.N {
+					if _, err := cx.Write(buf); err != nil {
+						b.Fatal(err)
+					}
+				}
+				cx.Close()
+			})
+		}
+	}
+}
+
 func flood(b *testing.B, cx, cy io.ReadWriteCloser, size int) {
 	b.SetBytes(int64(size))
 	b.ReportAllocs()

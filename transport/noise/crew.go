@@ -2,12 +2,9 @@
 //
 // One goroutine, the owner, has a batch of records and wants them all done; helpers lend a hand.
 // The owner never waits for a helper to be scheduled: it wakes those that sleep, takes records
-// itself until none is left, and then waits only for those that a helper has already taken.
-//
-// What is left to take is one atomic word: the number of the batch in its upper half, how many
-// records nobody has taken in its lower. A helper that comes late finds another batch number, or
-// nothing left, and takes nothing. It may look into the batch only after it has taken a record:
-// until that is done the owner cannot go on to the next one.
+// itself until none is left, and then waits only for those that a helper has already taken. What is
+// left to take is one atomic number. A helper may look at the batch only after it has taken a
+// record of it: until that is done the owner cannot go on to the next batch.
 
 package noise
 
@@ -35,10 +32,9 @@ type crew struct {
 	helpers  int
 	start    sync.Once
 	done     <-chan struct{}
-	wake     chan uint32
+	wake     chan struct{}
 	jobs     []job
-	batch    uint32
-	left     atomic.Uint64 // batch<<32 | records not taken
+	left     atomic.Int32  // records not taken: the last ones of jobs
 	pending  atomic.Int32  // records not done
 	finished chan struct{} // one token for each batch
 }
@@ -54,7 +50,7 @@ const minShare = 16 << 10
 // done. The owner appends to jobs and calls run.
 func newCrew(aead cipher.AEAD, helpers int, done <-chan struct{}) *crew {
 	return &crew{aead: aead, helpers: helpers, done: done,
-		wake: make(chan uint32), finished: make(chan struct{}, 1)}
+		wake: make(chan struct{}), finished: make(chan struct{}, 1)}
 }
 
 // run does all jobs. They are seen as done when it returns; their errors are in them.
@@ -67,16 +63,15 @@ func (c *crew) run() {
 		return
 	}
 	c.start.Do(c.hire)
-	c.batch++
 	c.pending.Store(int32(n))
-	c.left.Store(uint64(c.batch)<<32 | uint64(n))
+	c.left.Store(int32(n))
 	for range min(c.helpers, n-1) {
 		select {
-		case c.wake <- c.batch:
+		case c.wake <- struct{}{}:
 		default: // all are busy
 		}
 	}
-	c.work(c.batch, &c.nonce)
+	c.work(&c.nonce)
 	<-c.finished
 }
 
@@ -97,8 +92,8 @@ func (c *crew) hire() {
 			nonce := new([chacha20NonceSize]byte)
 			for {
 				select {
-				case batch := <-c.wake:
-					c.work(batch, nonce)
+				case <-c.wake:
+					c.work(nonce)
 				case <-c.done:
 					return
 				}
@@ -107,17 +102,17 @@ func (c *crew) hire() {
 	}
 }
 
-// work takes records of the batch until none is left.
-func (c *crew) work(batch uint32, nonce *[chacha20NonceSize]byte) {
+// work takes records until none is left.
+func (c *crew) work(nonce *[chacha20NonceSize]byte) {
 	for {
 		left := c.left.Load()
-		if uint32(left>>32) != batch || uint32(left) == 0 {
+		if left == 0 {
 			return
 		}
 		if !c.left.CompareAndSwap(left, left-1) {
 			continue
 		}
-		c.do(&c.jobs[len(c.jobs)-int(uint32(left))], nonce)
+		c.do(&c.jobs[len(c.jobs)-int(left)], nonce)
 		if c.pending.Add(-1) == 0 {
 			c.finished <- struct{}{}
 		}
