@@ -161,43 +161,44 @@ func TestNoKey(t *testing.T) {
 	}
 }
 
-// byHand plays an initiator whose payload is made by hand, and returns the lengths of the messages.
-func byHand(conn net.Conn, content func(static []byte) []byte) (sizes []int, err error) {
+// byHand plays an initiator whose payload is made by hand. It returns the lengths of the messages,
+// and the library's own ciphers for what follows.
+func byHand(conn net.Conn, content func(static []byte) []byte) (sizes []int, up, down *noise.CipherState, err error) {
 	suite := noise.NewCipherSuite(noise.DH25519, noise.CipherChaChaPoly, noise.HashSHA256)
 	static, err := suite.GenerateKeypair(rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	hs, err := noise.NewHandshakeState(noise.Config{CipherSuite: suite, Pattern: noise.HandshakeXX, Initiator: true, StaticKeypair: static})
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	msg, _, _, err := hs.WriteMessage([]byte{0, 32}, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	conn.Write(msg)
 	sizes = append(sizes, len(msg)-2)
 	var size [2]byte
 	if _, err := io.ReadFull(conn, size[:]); err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	msg = make([]byte, binary.BigEndian.Uint16(size[:]))
 	if _, err := io.ReadFull(conn, msg); err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	sizes = append(sizes, len(msg))
 	if _, _, _, err := hs.ReadMessage(nil, msg); err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	msg, _, _, err = hs.WriteMessage([]byte{0, 0}, content(static.Public))
+	msg, up, down, err = hs.WriteMessage([]byte{0, 0}, content(static.Public))
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	binary.BigEndian.PutUint16(msg, uint16(len(msg)-2))
 	sizes = append(sizes, len(msg)-2)
 	_, err = conn.Write(msg)
-	return sizes, err
+	return sizes, up, down, err
 }
 
 // The sizes are those that real libp2p peers send with Ed25519 keys and /yamux/1.0.0 offered.
@@ -216,7 +217,7 @@ func TestMessageSizes(t *testing.T) {
 			sec, err := Server(testContext(t), b, Config{Key: testKey(2), Muxers: tc.muxers})
 			done <- outcome{sec, err}
 		}()
-		sizes, err := byHand(a, func(static []byte) []byte {
+		sizes, _, _, err := byHand(a, func(static []byte) []byte {
 			return payload{key.PublicBytes(), key.Sign(signed(static)), tc.muxers}.marshal()
 		})
 		if err != nil || !slices.Equal(sizes, tc.want) {
@@ -227,6 +228,59 @@ func TestMessageSizes(t *testing.T) {
 		} else {
 			o.sec.Close()
 		}
+	}
+}
+
+// Records are what the Noise library itself makes and reads: direction, nonces, length and tag.
+func TestRecordsAreTheLibrarys(t *testing.T) {
+	a, b := tcpPair(t)
+	key := testKey(1)
+	done := make(chan outcome, 1)
+	go func() {
+		sec, err := Server(testContext(t), b, Config{Key: testKey(2)})
+		done <- outcome{sec, err}
+	}()
+	_, up, down, err := byHand(a, func(static []byte) []byte {
+		return payload{key: key.PublicBytes(), sig: key.Sign(signed(static))}.marshal()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := <-done
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	defer o.sec.Close()
+	for range 3 {
+		rec, err := up.Encrypt([]byte{0, 5 + tagSize}, nil, []byte("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Write(rec)
+		buf := make([]byte, 10)
+		if n, err := o.sec.Read(buf); err != nil || string(buf[:n]) != "hello" {
+			t.Fatalf("read %q, %v", buf[:n], err)
+		}
+	}
+	want := pattern(maxPlain + 10)
+	if _, err := o.sec.Write(want); err != nil {
+		t.Fatal(err)
+	}
+	var got []byte
+	for _, size := range []int{maxMessage, 10 + tagSize} {
+		rec := make([]byte, 2+size)
+		if _, err := io.ReadFull(a, rec); err != nil {
+			t.Fatal(err)
+		}
+		if int(binary.BigEndian.Uint16(rec)) != size {
+			t.Fatalf("a record of length %x, want %d", rec[:2], size)
+		}
+		if got, err = down.Decrypt(got, nil, rec[2:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("the plaintext differs")
 	}
 }
 
