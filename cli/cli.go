@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -40,7 +41,7 @@ type Flag struct {
 	Default     string // as shown; "" shows none
 	Choices     []string
 	Optional    string // what the flag alone means, where the argument may be left out
-	hidden      bool
+	value       *value
 }
 
 // UsageError is a command line that makes no sense: one line, for exit code 2.
@@ -71,7 +72,8 @@ func (c *Command) Group(title string) *Group {
 }
 
 // add registers a flag with its value.
-func (g *Group) add(v pflag.Value, f Flag) *Flag {
+func (g *Group) add(v *value, f Flag) *Flag {
+	f.value = v
 	p := g.command.set.VarPF(v, f.Name, f.Short, f.Help)
 	switch {
 	case f.Optional != "":
@@ -79,12 +81,18 @@ func (g *Group) add(v pflag.Value, f Flag) *Flag {
 	case f.Arg == "":
 		p.NoOptDefVal = "true"
 	}
-	p.Hidden = f.hidden
 	added := &f
-	if !f.hidden {
-		g.flags = append(g.flags, added)
-	}
+	g.flags = append(g.flags, added)
 	return added
+}
+
+// OnSet has f called when the flag is given.
+func (f *Flag) OnSet(given func()) { f.value.onSet = given }
+
+// Hide leaves a flag out of help, man page and completions.
+func (g *Group) Hide(f *Flag) {
+	g.command.set.Lookup(f.Name).Hidden = true
+	g.flags = slices.DeleteFunc(g.flags, func(x *Flag) bool { return x == f })
 }
 
 // Alias accepts another long name for a flag of the table, without showing it.

@@ -16,6 +16,7 @@ type value struct {
 	text  string
 	kind  string
 	parse func(string) error
+	onSet func()
 }
 
 func (v *value) String() string { return v.text }
@@ -25,6 +26,9 @@ func (v *value) Set(s string) error {
 		return err
 	}
 	v.text = s
+	if v.onSet != nil {
+		v.onSet()
+	}
 	return nil
 }
 

@@ -79,6 +79,8 @@ type Recorder struct {
 	omitEnd   time.Duration
 	intervals []Interval
 	stopped   bool
+	each      func(Interval) // who watches
+	shown     int            // how many intervals he has seen
 }
 
 // NewRecorder makes a recorder with n meters.
@@ -127,8 +129,12 @@ func (r *Recorder) Bytes() uint64 {
 	return sum
 }
 
-// Run cuts the time line as scheduled until ctx is done; each (if not nil) sees every interval.
+// Run cuts the time line as scheduled until ctx is done; each (if not nil) sees every interval, the last
+// ones when Stop is called after Run has returned.
 func (r *Recorder) Run(ctx context.Context, each func(Interval)) {
+	r.mu.Lock()
+	r.each = each
+	r.mu.Unlock()
 	select {
 	case <-r.started:
 	case <-ctx.Done():
@@ -146,9 +152,20 @@ func (r *Recorder) Run(ctx context.Context, each func(Interval)) {
 			timer.Stop()
 			return
 		}
-		if iv, ok := r.cut(); ok && each != nil {
-			each(iv)
+		if iv, ok := r.cut(); ok {
+			r.show(iv)
 		}
+	}
+}
+
+// show lets the watcher see one more interval.
+func (r *Recorder) show(iv Interval) {
+	r.mu.Lock()
+	each := r.each
+	r.shown++
+	r.mu.Unlock()
+	if each != nil {
+		each(iv)
 	}
 }
 
@@ -207,6 +224,14 @@ func (r *Recorder) cut() (Interval, bool) {
 // was to last for a time and did (complete) is not shorter than that time, so that a silence at its
 // end counts. Further calls return the same.
 func (r *Recorder) Stop(complete bool) Totals {
+	t := r.stop(complete)
+	for _, iv := range t.Intervals[min(r.shown, len(t.Intervals)):] {
+		r.show(iv)
+	}
+	return t
+}
+
+func (r *Recorder) stop(complete bool) Totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	end := r.lastByte()

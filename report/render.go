@@ -37,6 +37,7 @@ type Options struct {
 	Timestamps string           // layout for each line; "" for none
 	Now        func() time.Time // for timestamps
 	Quiet      bool             // no intervals
+	Tag        string           // before each line of text, to tell runs apart
 }
 
 // The forms that New knows.

@@ -40,9 +40,9 @@ func (t *text) columns() {
 
 // Start says what is about to be measured.
 func (t *text) Start(r *Result) {
-	t.prefix, t.header = "", false
+	t.prefix, t.header = t.o.Tag, false
 	if r.Title != "" {
-		t.prefix = r.Title + ":  "
+		t.prefix += r.Title + ":  "
 	}
 	t.both = len(r.Directions) > 1
 	if r.Role == "server" {

@@ -54,3 +54,28 @@ func (s *Secured) CloseWrite() error {
 	}
 	return ErrNoHalfClose
 }
+
+// BareStream makes a Stream of a connection on which nothing is negotiated; protocol is what its user
+// knows the peer to speak.
+func BareStream(conn net.Conn, protocol string) Stream { return &bareStream{conn, protocol} }
+
+type bareStream struct {
+	net.Conn
+	protocol string
+}
+
+func (b *bareStream) Protocol() string { return b.protocol }
+func (b *bareStream) CloseWrite() error {
+	if hc, ok := b.Conn.(interface{ CloseWrite() error }); ok {
+		return hc.CloseWrite()
+	}
+	return ErrNoHalfClose
+}
+
+// Reset closes the connection with a TCP RST, where it can.
+func (b *bareStream) Reset() error {
+	if l, ok := Underlying(b.Conn).(interface{ SetLinger(int) error }); ok {
+		_ = l.SetLinger(0)
+	}
+	return b.Close()
+}

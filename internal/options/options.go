@@ -176,16 +176,24 @@ func (o *Output) Add(g *cli.Group) {
 	g.Text(&o.LogFile, "logfile", "", "FILE", "append the output to a file instead")
 }
 
-// Renderer makes what writes the results to out, or to the log file; close it at the end.
-func (o *Output) Renderer(out io.Writer) (r report.Renderer, done func() error, err error) {
-	done = func() error { return nil }
-	if o.LogFile != "" {
-		f, err := os.OpenFile(o.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-		if err != nil {
-			return nil, nil, &report.Error{Kind: report.KindUsage, Message: "opening the log file: " + err.Error()}
-		}
-		out, done = f, f.Close
+// Writer is where the results go: out, or the log file, which is the caller's to close.
+func (o *Output) Writer(out io.Writer) (io.WriteCloser, error) {
+	if o.LogFile == "" {
+		return nopCloser{out}, nil
 	}
+	f, err := os.OpenFile(o.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, &report.Error{Kind: report.KindUsage, Message: "opening the log file: " + err.Error()}
+	}
+	return f, nil
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// Renderer makes what writes a run's results to w; tag goes before each line of text.
+func (o *Output) Renderer(w io.Writer, tag string) (report.Renderer, error) {
 	form := report.Text
 	switch {
 	case o.JSONStream:
@@ -194,9 +202,8 @@ func (o *Output) Renderer(out io.Writer) (r report.Renderer, done func() error, 
 		form = o.JSONForm
 	}
 	layout := map[string]string{"time": "15:04:05.000", "rfc3339": time.RFC3339}[o.Timestamps]
-	r, err = report.New(form, out, report.Options{Format: report.Format(o.Format), Verbose: o.Verbose, Histogram: o.Histogram,
-		Timestamps: layout, Now: time.Now})
-	return r, done, err
+	return report.New(form, w, report.Options{Format: report.Format(o.Format), Verbose: o.Verbose, Histogram: o.Histogram,
+		Timestamps: layout, Now: time.Now, Tag: tag})
 }
 
 // IsText reports whether people read the output.

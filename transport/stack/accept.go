@@ -42,6 +42,9 @@ func upgrade(ctx context.Context, conn net.Conn, cfg Config) (transport.Session,
 	peeked := &transport.Peeked{Conn: conn, Prefix: []byte{first}}
 	switch first {
 	case 'G':
+		if cfg.Only == Noise || cfg.AllowPeer != nil {
+			return nil, fmt.Errorf("%w: Wisp in the clear, where only %s clients are served", transport.ErrRefused, Noise)
+		}
 		return finish(ctx, &transport.Secured{Conn: peeked}, Wisp, info, cfg)
 	case multistreamFirst:
 		return negotiated(ctx, peeked, info, cfg)
@@ -70,9 +73,12 @@ func negotiated(ctx context.Context, conn *transport.Peeked, info transport.Info
 	table := securities()
 	named := map[string]string{}
 	for name, l := range table {
-		named[l.protocol] = name
+		if cfg.Only == "" || cfg.Only == name {
+			named[l.protocol] = name
+		}
 	}
-	protocol, err := negotiate(ctx, conn, func(p string) bool { return named[p] != "" || cfg.serve(p) })
+	bareAllowed := cfg.Only != Noise && cfg.AllowPeer == nil
+	protocol, err := negotiate(ctx, conn, func(p string) bool { return named[p] != "" || bareAllowed && cfg.serve(p) })
 	if err != nil {
 		return nil, fmt.Errorf("negotiating with %s: %w", info.Remote, err)
 	}
@@ -88,6 +94,9 @@ func negotiated(ctx context.Context, conn *transport.Peeked, info transport.Info
 	}
 	info.LocalPeer, info.RemotePeer = sec.LocalPeer, sec.RemotePeer
 	if cfg.AllowPeer != nil {
+		if name == Plaintext {
+			return nil, fmt.Errorf("%w: plaintext proves no identity, and only known peers are served", transport.ErrRefused)
+		}
 		if err := cfg.AllowPeer(sec.RemotePeer); err != nil {
 			return nil, err
 		}

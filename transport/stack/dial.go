@@ -71,6 +71,11 @@ func (d *dialer) carrierName() string {
 
 // connect makes the carrier's connection.
 func (d *dialer) connect(ctx context.Context) (net.Conn, error) {
+	if t := d.cfg.ConnectTimeout; t > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t, fmt.Errorf("%w: no answer within %s", context.DeadlineExceeded, t))
+		defer cancel()
+	}
 	conn, err := tcp.Dial(ctx, d.addr.Network, d.addr.HostPort(), d.cfg.TCP)
 	if err != nil {
 		return nil, fmt.Errorf("%w to %s: %w", ErrUnreachable, d.addr, because(ctx, err))

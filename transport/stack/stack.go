@@ -58,11 +58,14 @@ type Config struct {
 	Yamux            yamux.Config
 	WispClient       wisp.ClientConfig
 	WispServer       wisp.ServerConfig
+	ConnectTimeout   time.Duration // for the carrier; 0 leaves it to the system
 	HandshakeTimeout time.Duration // for each layer; 0 means 10 s
 	// Serve says which stream protocols this side answers; nil means none.
 	Serve func(protocol string) bool
 	// WispPorts names the protocols of the built-in Wisp destinations that need no negotiation.
 	WispPorts map[int]string
+	// Only, if set, is the one security layer that a listener accepts.
+	Only string
 	// AllowPeer decides on a verified peer id; nil allows all.
 	AllowPeer func(id string) error
 }
