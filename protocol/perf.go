@@ -16,6 +16,7 @@ package protocol
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
@@ -72,7 +73,7 @@ func Perf100Client(st transport.Stream, up PerfUpload, download uint64, buf []by
 	if err := st.CloseWrite(); err != nil {
 		return sent, 0, fmt.Errorf("sending the end of data: %w", err)
 	}
-	got, err = receive(st, download, buf, down)
+	got, err = receiveAll(st, download, buf, down)
 	return sent, got, err
 }
 
@@ -86,8 +87,25 @@ func Perf100DialectClient(st transport.Stream, up PerfUpload, upload, download u
 	if err != nil {
 		return sent, 0, fmt.Errorf("writing the payload: %w", err)
 	}
-	got, err = receive(st, download, buf, down)
+	got, err = receiveAll(st, download, buf, down)
 	return sent, got, err
+}
+
+// receiveAll reads exactly want bytes and the peer's end of data: only after that has it read everything
+// that we sent.
+func receiveAll(st io.Reader, want uint64, buf []byte, count Counter) (uint64, error) {
+	got, err := receive(st, want, buf, count)
+	if err != nil {
+		return got, err
+	}
+	switch n, err := st.Read(buf[:1]); {
+	case n > 0:
+		return got, fmt.Errorf("%w: more than the %d bytes that were asked for", ErrTooMuch, want)
+	case errors.Is(err, io.EOF):
+		return got, nil
+	default:
+		return got, fmt.Errorf("waiting for the peer's end of data: %w", err)
+	}
 }
 
 // receive drains st and insists on want bytes.

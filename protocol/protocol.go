@@ -27,6 +27,9 @@ const BlockSize = 128 << 10
 // ErrShort: the stream ended before all the bytes that were announced had arrived.
 var ErrShort = errors.New("the stream ended early")
 
+// ErrTooMuch: the peer sent more than it was asked for.
+var ErrTooMuch = errors.New("the peer sent too much")
+
 // A Counter counts payload bytes as they cross the stream; measure.Meter is one.
 type Counter interface{ Add(bytes int) }
 
