@@ -84,7 +84,7 @@ func negotiated(ctx context.Context, conn *transport.Peeked, info transport.Info
 	}
 	name, secure := named[protocol]
 	if !secure {
-		return single(&transport.Secured{Conn: conn}, protocol, info), nil
+		return single(&transport.Secured{Conn: conn}, protocol, info, cfg), nil
 	}
 	info.Stack.Security = name
 	offer := []string{muxers()[Yamux].protocol, muxers()[Wisp].protocol}
@@ -120,7 +120,7 @@ func muxed(ctx context.Context, sec *transport.Secured, info transport.Info, cfg
 	if name, _, ok := muxerNamed(protocol); ok {
 		return finish(ctx, sec, name, info, cfg)
 	}
-	return single(sec, protocol, info), nil
+	return single(sec, protocol, info, cfg), nil
 }
 
 // negotiate runs the listener's multistream-select within ctx.
@@ -141,13 +141,13 @@ func finish(ctx context.Context, sec *transport.Secured, name string, info trans
 	if err != nil {
 		return nil, fmt.Errorf("setting up %s with %s: %w", name, info.Remote, err)
 	}
-	return newSession(mux, sec.Conn, info, cfg.serve, cfg.destination), nil
+	return newSession(mux, sec.Conn, info, cfg, cfg.serve, cfg.destination), nil
 }
 
 // single makes the session of a connection that is one stream.
-func single(sec *transport.Secured, protocol string, info transport.Info) transport.Session {
+func single(sec *transport.Secured, protocol string, info transport.Info, cfg Config) transport.Session {
 	info.Stack.Mux = None
-	return newSession(newRaw(unpeeled(sec.Conn)), sec.Conn, info, nil,
+	return newSession(newRaw(unpeeled(sec.Conn)), sec.Conn, info, cfg, nil,
 		func(transport.MuxStream) (string, bool) { return protocol, true })
 }
 

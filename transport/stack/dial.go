@@ -59,7 +59,7 @@ func (d *dialer) session(ctx context.Context) (transport.Session, error) {
 		return nil, fmt.Errorf("setting up %s with %s: %w", d.cfg.Mux, d.addr, err)
 	}
 	info.Setup.Mux = time.Since(start)
-	return newSession(mux, conn, info, d.cfg.serve, nil), nil
+	return newSession(mux, conn, info, d.cfg, d.cfg.serve, nil), nil
 }
 
 func (d *dialer) carrierName() string {

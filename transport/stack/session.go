@@ -27,10 +27,11 @@ const (
 )
 
 type session struct {
-	mux   transport.Muxer
-	conn  net.Conn
-	info  transport.Info
-	serve func(string) bool
+	mux      transport.Muxer
+	conn     net.Conn
+	info     transport.Info
+	serve    func(string) bool
+	patience time.Duration // for the peer's answer when we open a stream
 	// fixed names the protocol of a stream that says it by other means than negotiation; nil if
 	// none does.
 	fixed func(transport.MuxStream) (string, bool)
@@ -44,10 +45,10 @@ type session struct {
 	ended    chan struct{}
 }
 
-func newSession(mux transport.Muxer, conn net.Conn, info transport.Info, serve func(string) bool,
+func newSession(mux transport.Muxer, conn net.Conn, info transport.Info, cfg Config, serve func(string) bool,
 	fixed func(transport.MuxStream) (string, bool)) *session {
 	s := &session{
-		mux: mux, conn: conn, info: info, serve: serve, fixed: fixed,
+		mux: mux, conn: conn, info: info, serve: serve, fixed: fixed, patience: cfg.handshakeTimeout(),
 		accepted: make(chan transport.Stream, acceptedQueue),
 		pending:  make(chan struct{}, maxNegotiating),
 		ended:    make(chan struct{}),
@@ -112,6 +113,8 @@ func (s *session) agree(ms transport.MuxStream) (transport.Stream, error) {
 
 // Open opens a stream and proposes protocol.
 func (s *session) Open(ctx context.Context, protocol string) (transport.Stream, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.patience, errSilent(s.patience))
+	defer cancel()
 	ms, err := s.mux.OpenStream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("opening a stream: %w", err)
