@@ -13,6 +13,7 @@ type Options struct {
 	MSS         int           // TCP_MAXSEG, bytes
 	Congestion  string        // TCP_CONGESTION, such as "cubic" or "bbr"
 	TOS         int           // IP_TOS or IPV6_TCLASS, 0-255
+	ReusePort   bool          // SO_REUSEPORT: several processes may listen on the port
 	Backlog     int           // accept backlog of a listener; 0 is the system's
 	UserTimeout time.Duration // TCP_USER_TIMEOUT: how long sent data may stay unacknowledged
 }

@@ -37,6 +37,11 @@ func (o Options) set(fd int, network string) error {
 	if network == "unix" {
 		return nil
 	}
+	if o.ReusePort {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+			return fmt.Errorf("setting SO_REUSEPORT: %w", err)
+		}
+	}
 	if o.MSS > 0 {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG, o.MSS); err != nil {
 			return fmt.Errorf("setting the MSS to %d bytes: %w", o.MSS, err)

@@ -14,7 +14,7 @@ import (
 )
 
 func (o Options) control(_, _ string, _ syscall.RawConn) error {
-	if o.SocketBuf > 0 || o.MSS > 0 || o.Congestion != "" || o.TOS > 0 || o.UserTimeout > 0 {
+	if o.SocketBuf > 0 || o.MSS > 0 || o.Congestion != "" || o.TOS > 0 || o.UserTimeout > 0 || o.ReusePort {
 		return errors.New("socket options are supported on Linux only")
 	}
 	return nil

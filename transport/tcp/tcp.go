@@ -115,7 +115,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 func Transient(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) ||
 		errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM) ||
-		errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.EINVAL) && !errors.Is(err, net.ErrClosed)
+		errors.Is(err, syscall.ECONNABORTED)
 }
 
 // removeStaleSocket unlinks path if it is a socket that nobody listens on.

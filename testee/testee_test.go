@@ -1,0 +1,375 @@
+package testee
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("TESTEE_FEW_FILES") != "" {
+		fewFiles()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience is how long anything that is sure to happen may take.
+const patience = 30 * time.Second
+
+func engines() []string {
+	if runtime.GOOS == "linux" {
+		return []string{EngineNet, EngineEpoll}
+	}
+	return []string{EngineNet}
+}
+
+// start serves a testee until the test ends.
+func start(t *testing.T, spec string, cfg Config) *Testee {
+	t.Helper()
+	s, err := ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	te, err := Listen(t.Context(), s, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- te.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := te.Stats().Open; n != 0 {
+			t.Errorf("%d connections are counted as open after the end", n)
+		}
+	})
+	return te
+}
+
+func dial(t *testing.T, te *Testee) net.Conn {
+	t.Helper()
+	conn, err := net.Dial(te.Addr().Network(), te.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.SetDeadline(time.Now().Add(patience))
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func each(t *testing.T, test func(t *testing.T, engine string)) {
+	for _, e := range engines() {
+		t.Run(e, func(t *testing.T) { test(t, e) })
+	}
+}
+
+func TestEchoIsWholeAndEndsWithTheData(t *testing.T) {
+	each(t, func(t *testing.T, engine string) {
+		for _, spec := range []string{"127.0.0.1:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
+			te := start(t, spec, Config{Engine: engine})
+			var wg sync.WaitGroup
+			for i := range 20 {
+				conn := dial(t, te)
+				wg.Go(func() {
+					want := bytes.Repeat([]byte{byte(i), 2, 3}, 100_000)
+					go func() {
+						conn.Write(want)
+						conn.(interface{ CloseWrite() error }).CloseWrite()
+					}()
+					if got, err := io.ReadAll(conn); err != nil || !bytes.Equal(got, want) {
+						t.Errorf("%d of %d bytes came back, %v", len(got), len(want), err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+	})
+}
+
+// TestEndOfDataIsAnsweredByOne: netperf's TCP_CRR without a control connection sends its end of data and
+// waits for the peer's.
+func TestEndOfDataIsAnsweredByOne(t *testing.T) {
+	each(t, func(t *testing.T, engine string) {
+		for _, mode := range []string{"echo", "discard"} {
+			conn := dial(t, start(t, mode+"=127.0.0.1:0", Config{Engine: engine}))
+			conn.(*net.TCPConn).CloseWrite()
+			if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+				t.Errorf("%s: %v, want the end of data", mode, err)
+			}
+		}
+	})
+}
+
+func TestDiscardAndChargen(t *testing.T) {
+	each(t, func(t *testing.T, engine string) {
+		te := start(t, "discard=127.0.0.1:0", Config{Engine: engine})
+		conn := dial(t, te)
+		conn.Write(make([]byte, 1_000_000))
+		conn.(*net.TCPConn).CloseWrite()
+		if got, err := io.ReadAll(conn); err != nil || len(got) != 0 || te.Stats().In != 1_000_000 {
+			t.Errorf("%d bytes came back, %d were counted, %v", len(got), te.Stats().In, err)
+		}
+		conn = dial(t, start(t, "chargen=127.0.0.1:0", Config{Engine: engine}))
+		got := make([]byte, 500_000)
+		if _, err := io.ReadFull(conn, got); err != nil || !bytes.HasPrefix(got, letters()[:100]) {
+			t.Errorf("chargen sent %q, %v", got[:20], err)
+		}
+	})
+}
+
+// TestPeerThatDoesNotRead: with an honest echo it is not read from, and memory stays bounded; others are
+// served meanwhile; with drop the excess is counted.
+func TestPeerThatDoesNotRead(t *testing.T) {
+	each(t, func(t *testing.T, engine string) {
+		te := start(t, "127.0.0.1:0", Config{Engine: engine})
+		deaf := dial(t, te)
+		deaf.SetWriteDeadline(time.Now().Add(2500 * time.Millisecond))
+		n := 0
+		for {
+			m, err := deaf.Write(make([]byte, 1<<16))
+			if n += m; err != nil {
+				break
+			}
+			if n > 256<<20 {
+				t.Fatal("256 MiB were taken from a peer that does not read")
+			}
+		}
+		conn := dial(t, te)
+		conn.Write([]byte("x"))
+		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+			t.Errorf("beside a deaf peer another is not served: %v", err)
+		}
+		if te.Stats().Stalls != 1 {
+			t.Errorf("%d stalls were noted, want 1", te.Stats().Stalls)
+		}
+		// What was taken is echoed once the peer reads.
+		deaf.SetDeadline(time.Now().Add(patience))
+		deaf.(*net.TCPConn).CloseWrite()
+		if got, err := io.Copy(io.Discard, deaf); err != nil || got != int64(n) {
+			t.Errorf("%d of %d bytes came back in the end, %v", got, n, err)
+		}
+
+		te = start(t, "127.0.0.1:0", Config{Engine: engine, OnStall: StallDrop, StallCap: 1 << 16})
+		deaf = dial(t, te)
+		if _, err := deaf.Write(make([]byte, 64<<20)); err != nil {
+			t.Errorf("with drop the peer may go on sending: %v", err)
+		}
+		deaf.(*net.TCPConn).CloseWrite()
+		got, err := io.Copy(io.Discard, deaf)
+		if s := te.Stats(); err != nil || got+s.Dropped != 64<<20 || s.Dropped == 0 {
+			t.Errorf("%d came back and %d were dropped of %d, %v", got, s.Dropped, 64<<20, err)
+		}
+	})
+}
+
+func TestResetConnection(t *testing.T) {
+	each(t, func(t *testing.T, engine string) {
+		te := start(t, "127.0.0.1:0", Config{Engine: engine})
+		for range 50 {
+			conn := dial(t, te)
+			conn.Write([]byte("half a word"))
+			conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		}
+		conn := dial(t, te)
+		conn.Write([]byte("x"))
+		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+		for deadline := time.Now().Add(patience); te.Stats().Open != 1; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d connections are still open", te.Stats().Open)
+			}
+		}
+	})
+}
+
+func TestPlacesThatCannotBe(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	os.WriteFile(file, []byte("mine"), 0o600)
+	te := start(t, "unix:"+filepath.Join(dir, "used"), Config{})
+	for _, tc := range []struct{ spec, want string }{
+		{"unix:" + file, "not a socket"},
+		{"unix:" + filepath.Join(dir, "used"), "another server listens"},
+		{"unix:" + filepath.Join(dir, "no", "folder"), "no such file"},
+		{"no.such.host.invalid:9000", "no.such.host.invalid"},
+	} {
+		s, err := ParseSpec(tc.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Listen(t.Context(), s, Config{}); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want one line with %q", tc.spec, err, tc.want)
+		}
+	}
+	_ = te
+	for _, bad := range []string{"", "sing=:1", "host", ":70000", ":-1", "unix:", "unix:" + strings.Repeat("x", 200)} {
+		if s, err := ParseSpec(bad); err == nil {
+			t.Errorf("%q became %+v", bad, s)
+		}
+	}
+}
+
+// fewFiles is the child of the next test: a testee with room for few connections.
+func fewFiles() {
+	lim := syscall.Rlimit{Cur: 40, Max: 40}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lim); err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	s, _ := ParseSpec("127.0.0.1:0")
+	te, err := Listen(context.Background(), s, Config{Engine: os.Getenv("TESTEE_FEW_FILES")})
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	fmt.Println(te.Addr())
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	if err := te.Serve(ctx); err != nil {
+		fmt.Println("error", err)
+	}
+	var ru syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &ru)
+	fmt.Println("cpu", time.Duration(ru.Utime.Nano()+ru.Stime.Nano()).Milliseconds())
+}
+
+// TestFileLimit: with the descriptor table full, accepting rests and does not spin; when a connection ends,
+// the next one is served.
+func TestFileLimit(t *testing.T) {
+	each(t, func(t *testing.T, engine string) {
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), "TESTEE_FEW_FILES="+engine)
+		in, _ := child.StdinPipe()
+		out, _ := child.StdoutPipe()
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer child.Wait()
+		defer in.Close()
+		var addr string
+		if _, err := fmt.Fscan(out, &addr); err != nil || addr == "error" {
+			t.Fatalf("the child said %q, %v", addr, err)
+		}
+		var conns []net.Conn
+		for range 60 {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conns = append(conns, conn)
+		}
+		last := conns[len(conns)-1]
+		last.Write([]byte("x"))
+		last.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+		if _, err := last.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("60 connections were served with 40 descriptors: %v", err)
+		}
+		for _, c := range conns[:40] {
+			c.Close()
+		}
+		last.SetReadDeadline(time.Now().Add(patience))
+		if _, err := last.Read(make([]byte, 1)); err != nil {
+			t.Errorf("after the others had gone the last one was not served: %v", err)
+		}
+		in.Close()
+		var word string
+		var ms int
+		if _, err := fmt.Fscan(out, &word, &ms); err != nil || word != "cpu" || ms > 400 {
+			t.Errorf("the testee ended with %q after %d ms of processor time, %v; a spinning one would have used more than 500", word, ms, err)
+		}
+	})
+}
+
+func TestForeignClients(t *testing.T) {
+	each(t, func(t *testing.T, engine string) {
+		te := start(t, "127.0.0.1:0", Config{Engine: engine})
+		host, port, _ := net.SplitHostPort(te.Addr().String())
+		for _, command := range [][]string{{"socat", "-t10", "-", "TCP:" + host + ":" + port}, {"ncat", host, port}} {
+			if _, err := exec.LookPath(command[0]); err != nil {
+				t.Logf("%s is not on this machine", command[0])
+				continue
+			}
+			cmd := exec.Command(command[0], command[1:]...)
+			cmd.Stdin = strings.NewReader("hello")
+			if out, err := cmd.Output(); err != nil || string(out) != "hello" {
+				t.Errorf("%v got %q, %v", command, out, err)
+			}
+		}
+	})
+}
+
+func TestConfig(t *testing.T) {
+	t.Setenv("TESTEE_PORT", "9009")
+	specs, err := ParseConfig([]byte(`
+- id: one
+  type: stream.testee
+  endpoint: {type: tcp, port: 9000, interface: 127.0.0.1, backlog: 1024}
+  debug: true
+- type: stream.testee
+  endpoint: {type: unix, path: /tmp/testee.sock}
+- type: stream.testee
+  mode: discard
+  endpoint: {type: tcp, port: $TESTEE_PORT, version: 6, shared: true}
+`))
+	want := []Spec{
+		{ID: "one", Mode: Echo, Network: "tcp", Address: "127.0.0.1:9000", Backlog: 1024, Debug: true},
+		{ID: "transport2", Mode: Echo, Network: "unix", Address: "/tmp/testee.sock", Backlog: 50},
+		{ID: "transport3", Mode: Discard, Network: "tcp6", Address: ":9009", Backlog: 50, Shared: true},
+	}
+	if err != nil || fmt.Sprint(specs) != fmt.Sprint(want) || len(specs) != 3 || specs[0] != want[0] || specs[1] != want[1] || specs[2] != want[2] {
+		t.Errorf("%+v, %v", specs, err)
+	}
+	for _, tc := range []struct{ text, want string }{
+		{`[]`, "empty"},
+		{`{"a": 1}`, "list of transports"},
+		{`[{"type": "websocket.testee"}]`, "only stream.testee"},
+		{`[{"type": "stream.testee", "endpoint": {"type": "onion"}}]`, "want tcp or unix"},
+		{`[{"type": "stream.testee", "endpoint": {"type": "tcp"}}]`, "port is missing"},
+		{`[{"type": "stream.testee", "endpoint": {"type": "tcp", "port": 1, "tls": {}}}]`, "tls"},
+		{`[{"type": "stream.testee", "endpoint": {"type": "tcp", "port": "$NO_SUCH_VARIABLE"}}]`, "no such variable"},
+		{`[{"type": "stream.testee", "endpoint": {"type": "tcp", "port": 1, "version": 5}}]`, "want 4 or 6"},
+	} {
+		if _, err := ParseConfig([]byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want one line with %q", tc.text, err, tc.want)
+		}
+	}
+}
+
+func FuzzParseSpec(f *testing.F) {
+	for _, s := range []string{":1", "echo=h:2", "unix:/x", "chargen=[::1]:3"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseSpec(text)
+		if err != nil {
+			return
+		}
+		if again, err := ParseSpec(s.String()); err != nil || again != s {
+			t.Errorf("%q is %+v, and %q is %+v, %v", text, s, s.String(), again, err)
+		}
+	})
+}
