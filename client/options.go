@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	"muxperf/report"
 	"muxperf/transport/identity"
 	"muxperf/transport/stack"
+	"muxperf/transport/wisp"
+	"muxperf/transport/wisp/ws"
 )
 
 // A clientOptions is everything that the command line says.
@@ -65,6 +68,12 @@ type clientOptions struct {
 	extra          string
 	serverOutput   bool
 
+	wispVersion string
+	wispMask    string
+	wispPayload uint64
+	wispUser    string
+	wispEpoxy   bool
+
 	identity options.Identity
 	layers   options.Layers
 	output   options.Output
@@ -75,7 +84,7 @@ func defaults() *clientOptions {
 		port: options.DefaultPort, security: stack.Noise, mux: stack.Yamux, protocol: "auto",
 		test: report.Flood, time: 10 * time.Second, block: protocol.BlockSize, streams: 1, connections: 1,
 		request: 1, response: 1, outstanding: 1, reps: 1,
-		connectTimeout: 10 * time.Second, stall: control.DefaultStall,
+		wispVersion: "auto", wispMask: "random", connectTimeout: 10 * time.Second, stall: control.DefaultStall,
 		layers: options.DefaultLayers(), output: options.Output{Format: "a", Interval: time.Second},
 	}
 }
@@ -131,6 +140,13 @@ func (o *clientOptions) table() *cli.Command {
 	g = c.Group("Layers")
 	o.layers.AddTCP(g)
 	o.layers.AddTuning(g)
+
+	g = c.Group("Wisp")
+	g.Choice(&o.wispVersion, "wisp-version", "", "N", []string{"auto", "1", "2"}, "version of the protocol; auto offers 2 and goes back to 1")
+	g.Size(&o.wispPayload, "wisp-payload", "", "BYTES", "most bytes of one DATA packet, up to 1M [65523]")
+	g.Choice(&o.wispMask, "ws-mask", "", "NAME", []string{"random", "fixed", "zero"}, "masking keys; random is the standard's")
+	g.Text(&o.wispUser, "wisp-password-file", "", "FILE", "credentials, one line of USER:PASSWORD")
+	g.Switch(&o.wispEpoxy, "wisp-credit-first", "", "the server sends CONTINUE before INFO, as epoxy does")
 
 	g = c.Group("Time limits")
 	g.Duration(&o.connectTimeout, "connect-timeout", "", "SECONDS", "to connect")
@@ -245,6 +261,31 @@ func (o *clientOptions) checkTest() error {
 		}
 	}
 	return nil
+}
+
+// wisp makes the Wisp client's part of the configuration.
+func (o *clientOptions) wisp() (wisp.ClientConfig, error) {
+	cfg := wisp.ClientConfig{Path: o.address.URLPath, Mask: ws.Mask(o.wispMask), Payload: int(o.wispPayload), CreditFirst: o.wispEpoxy}
+	if o.address.Network != "unix" {
+		cfg.Host = o.address.HostPort()
+	}
+	cfg.Version, _ = strconv.Atoi(o.wispVersion) // auto is 0
+	if o.wispPayload > 1<<20 {
+		return cfg, cli.Errorf("--wisp-payload %d: want at most 1M", o.wispPayload)
+	}
+	if o.wispUser == "" {
+		return cfg, nil
+	}
+	b, err := os.ReadFile(o.wispUser)
+	if err != nil {
+		return cfg, cli.Errorf("reading the Wisp credentials: %v", err)
+	}
+	user, password, ok := strings.Cut(strings.TrimSpace(string(b)), ":")
+	if !ok || len(user) > 255 {
+		return cfg, cli.Errorf("%s: want a line of USER:PASSWORD", o.wispUser)
+	}
+	cfg.User, cfg.Password = user, password
+	return cfg, nil
 }
 
 // direction is which way the payload goes.

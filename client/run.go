@@ -48,7 +48,9 @@ func newRunner(o *clientOptions, args []string, renderer report.Renderer, log io
 		return nil, err
 	}
 	r.cfg.TCP.Bind, r.cfg.TCP.ClientPort = o.bind, o.cport
-	r.cfg.WispClient.Host, r.cfg.WispClient.Path = o.address.HostPort(), o.address.URLPath
+	if r.cfg.WispClient, err = o.wisp(); err != nil {
+		return nil, err
+	}
 	if o.affinity != "" {
 		if err := setAffinity(o.affinity); err != nil {
 			return nil, cli.Errorf("--affinity %s: %v", o.affinity, err)

@@ -9,6 +9,8 @@ import (
 
 	"muxperf/cli"
 	"muxperf/internal/options"
+	"muxperf/transport/wisp"
+	"muxperf/transport/wisp/proxy"
 )
 
 // A serverOptions is everything that the command line says.
@@ -36,6 +38,12 @@ type serverOptions struct {
 	drain       time.Duration
 	debug       bool
 
+	wispAllow    []string
+	wispCredit   int
+	wispStreams  int
+	wispMOTD     string
+	wispPassword string
+
 	identity options.Identity
 	layers   options.Layers
 	output   options.Output
@@ -43,7 +51,7 @@ type serverOptions struct {
 
 func defaults() *serverOptions {
 	return &serverOptions{
-		port: options.DefaultPort, security: "any", maxStreams: 16384, perAddress: 4096, drain: 10 * time.Second,
+		port: options.DefaultPort, security: "any", maxStreams: 16384, wispCredit: 128, wispStreams: 1024, perAddress: 4096, drain: 10 * time.Second,
 		layers: options.DefaultLayers(), output: options.Output{Format: "a", Interval: time.Second},
 	}
 }
@@ -79,6 +87,13 @@ func (o *serverOptions) table() *cli.Command {
 	g.Duration(&o.idle, "idle-timeout", "", "SECONDS", "close a connection without a stream for so long")
 	g.Duration(&o.drain, "drain-timeout", "", "SECONDS", "how long runs may go on after SIGTERM")
 
+	g = c.Group("Wisp")
+	g.Texts(&o.wispAllow, "wisp-allow", "", "HOST:PORT", "dial this destination for clients: name, *.name, address or CIDR; port, range or *")
+	g.Count(&o.wispCredit, "wisp-credit", "", "N", 1, 65536, "packets that a client may send on a stream before it is told to go on")
+	g.Count(&o.wispStreams, "wisp-max-streams", "", "N", 1, 1<<20, "streams of one WebSocket")
+	g.Text(&o.wispMOTD, "wisp-motd", "", "TEXT", "told to clients of version 2")
+	g.Text(&o.wispPassword, "wisp-password-file", "", "FILE", "serve only clients with a password: lines of USER:PASSWORD")
+
 	g = c.Group("Layers")
 	o.layers.AddTCP(g)
 	o.layers.AddTuning(g)
@@ -100,6 +115,37 @@ func (o *serverOptions) table() *cli.Command {
 	}
 	c.Notes = []string{"One port speaks everything: Noise or plaintext with Yamux, Wisp or no muxer; /muxperf, /perf/0.1.0 and /perf/1.0.0. Sizes take K, M, G of 1024, rates of 1000."}
 	return c
+}
+
+// wisp makes the Wisp server's part of the configuration.
+func (o *serverOptions) wisp() (wisp.ServerConfig, error) {
+	cfg := wisp.ServerConfig{Credit: o.wispCredit, MaxStreams: o.wispStreams, MOTD: o.wispMOTD}
+	for _, text := range o.wispAllow {
+		rule, err := proxy.ParseRule(text)
+		if err != nil {
+			return cfg, cli.Errorf("--wisp-allow %v", err)
+		}
+		cfg.Allow = append(cfg.Allow, rule)
+	}
+	if o.wispPassword == "" {
+		return cfg, nil
+	}
+	b, err := os.ReadFile(o.wispPassword)
+	if err != nil {
+		return cfg, cli.Errorf("reading the Wisp passwords: %v", err)
+	}
+	cfg.Passwords = map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		user, password, ok := strings.Cut(line, ":")
+		if !ok || password == "" || len(user) > 255 {
+			return cfg, cli.Errorf("%s: want lines of USER:PASSWORD", o.wispPassword)
+		}
+		cfg.Passwords[user] = password
+	}
+	return cfg, nil
 }
 
 // token reads the shared secret.

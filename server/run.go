@@ -119,6 +119,9 @@ func (o *serverOptions) service(args []string, key identity.PrivateKey, token []
 	if s.tuning, err = o.layers.Apply(&s.stack); err != nil {
 		return nil, err
 	}
+	if s.stack.WispServer, err = o.wisp(); err != nil {
+		return nil, err
+	}
 	s.control = &control.Server{Agent: environ.Agent(), Token: token, Clock: time.Now, Environment: s.environment,
 		Limits:   control.Limits{Clients: o.maxClients, Streams: o.maxStreams, Duration: o.maxDuration, Bytes: o.maxBytes, Rate: o.maxRate},
 		Observer: s.observeRun}

@@ -1,0 +1,131 @@
+// Streams to real destinations: what the client sends goes to the target's socket, and what the target sends
+// goes back, both without a copy of our own where Wisp allows it.
+
+package wisp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"muxperf/transport"
+	"muxperf/transport/wisp/proxy"
+)
+
+const dialTimeout = 10 * time.Second
+
+// proxying dials for one connection.
+type proxying struct {
+	c     *Conn
+	rules proxy.Rules
+}
+
+// open serves a stream to a destination that is not ours, in goroutines of its own.
+func (p *proxying) open(s *Stream) {
+	p.c.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+		ended := make(chan struct{})
+		go func() { // a dial does not outlive its connection
+			defer close(ended)
+			select {
+			case <-p.c.done:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		network, host, port := s.Destination()
+		target, err := p.rules.Dial(ctx, network, host, port)
+		cancel()
+		<-ended
+		if err != nil {
+			s.abort(reasonOf(err), transport.ErrRefused)
+			return
+		}
+		s.confirmOpen()
+		p.carry(s, target)
+	})
+}
+
+// reasonOf tells a client why a destination was not reached.
+func reasonOf(err error) Reason {
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, proxy.ErrBlocked):
+		return ReasonBlocked
+	case errors.As(err, &dns) && dns.IsTimeout:
+		return ReasonTimeout
+	case errors.As(err, &dns):
+		return ReasonUnreachable
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return ReasonRefused
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EADDRNOTAVAIL):
+		return ReasonUnreachable
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+		return ReasonTimeout
+	}
+	return ReasonNetwork
+}
+
+// carry moves bytes both ways until either end has closed. What the client sent before its CLOSE still
+// reaches the target.
+func (p *proxying) carry(s *Stream, target net.Conn) {
+	defer target.Close()
+	up := make(chan error, 1)
+	go func() { up <- upload(s, target) }()
+	down := make(chan error, 1)
+	go func() { down <- download(s, target) }()
+	select {
+	case <-up:
+		// The client has closed, or its connection has ended: nobody reads what the target still says.
+		target.Close()
+		<-down
+		_ = s.Close()
+	case err := <-down:
+		reason := ReasonVoluntary
+		if err != nil {
+			reason = ReasonNetwork
+		}
+		_ = s.shut(reason)
+		target.Close()
+		<-up
+	}
+}
+
+// upload writes the client's packets to the target.
+func upload(s *Stream, target net.Conn) error {
+	for {
+		piece, err := s.next()
+		if err != nil || piece.buf == nil {
+			return err
+		}
+		if _, err := target.Write(piece.rest); err != nil {
+			return err
+		}
+		if err := s.release(piece); err != nil {
+			return err
+		}
+	}
+}
+
+// download reads from the target and sends packets; a datagram is one packet.
+func download(s *Stream, target net.Conn) error {
+	buf := make([]byte, s.c.payload)
+	for {
+		n, err := target.Read(buf)
+		if n > 0 || err == nil {
+			if _, werr := s.Write(buf[:n]); werr != nil {
+				return werr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

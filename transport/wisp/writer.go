@@ -1,0 +1,201 @@
+// The writer: frames of all streams in one order, as many as are there in one call to the socket.
+//
+// A frame is put into a buffer under a lock, and a goroutine writes what has gathered since its last write,
+// so that small packets share a system call. What waits is bounded; a stream whose frame does not fit waits,
+// within its deadline. A small frame that finds nothing waiting is written by its stream itself: no goroutine
+// has to wake up for a request and its answer.
+
+package wisp
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"muxperf/transport/wisp/ws"
+)
+
+const (
+	maxPending  = 512 << 10
+	inlineLimit = 4 << 10
+	// safety is how long one write to the socket may take: a peer that reads nothing for so long is gone.
+	safety = 60 * time.Second
+)
+
+type writer struct {
+	conn   net.Conn
+	client bool
+	mask   ws.Mask
+
+	mu      sync.Mutex
+	pending []byte
+	spare   []byte
+	busy    bool          // somebody is writing to the socket
+	wake    chan struct{} // tells the goroutine that something is pending
+	room    chan struct{} // closed and replaced whenever pending was taken
+	err     error
+	closed  chan struct{}
+	gone    chan struct{} // the goroutine has ended
+}
+
+func newWriter(conn net.Conn, client bool, mask ws.Mask) *writer {
+	w := &writer{conn: conn, client: client, mask: mask, wake: make(chan struct{}, 1), room: make(chan struct{}),
+		closed: make(chan struct{}), gone: make(chan struct{})}
+	go w.run()
+	return w
+}
+
+// run writes what is pending until the writer is closed.
+func (w *writer) run() {
+	defer close(w.gone)
+	for {
+		select {
+		case <-w.wake:
+			w.flush()
+		case <-w.closed:
+			return
+		}
+	}
+}
+
+// flush writes until nothing is pending.
+func (w *writer) flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy {
+		return
+	}
+	w.busy = true
+	for len(w.pending) > 0 && w.err == nil {
+		b := w.pending
+		w.pending = w.spare[:0]
+		w.mu.Unlock()
+		err := w.write(b)
+		w.mu.Lock()
+		w.spare = b
+		if err != nil {
+			w.err = err
+		}
+		close(w.room)
+		w.room = make(chan struct{})
+	}
+	w.busy = false
+}
+
+func (w *writer) write(b []byte) error {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(safety)); err != nil {
+		return err
+	}
+	_, err := w.conn.Write(b)
+	return err
+}
+
+// packet sends a packet, whose payload is copied; it waits for room until expired is closed.
+func (w *writer) packet(kind byte, id uint32, payload []byte, expired <-chan struct{}) error {
+	need := ws.HeaderRoom + headerLen + len(payload)
+	if err := w.lockWithRoom(need, expired); err != nil {
+		return err
+	}
+	at := len(w.pending)
+	w.pending = append(w.pending, make([]byte, ws.HeaderRoom)...)
+	w.pending = append(w.pending, kind)
+	w.pending = binary.LittleEndian.AppendUint32(w.pending, id)
+	w.pending = append(w.pending, payload...)
+	frame := ws.Put(w.pending[at:], ws.OpBinary, w.client, w.mask)
+	w.pending = w.pending[:at+copy(w.pending[at:], frame)]
+	return w.release(at == 0 && need <= inlineLimit)
+}
+
+// raw sends a frame that is complete. It does not wait for room, since the reader calls it; a peer that
+// sends pings and reads no pong is cut off at twice the bound.
+func (w *writer) raw(frame []byte) error {
+	w.mu.Lock()
+	if w.err == nil && len(w.pending) > 2*maxPending {
+		w.err = errors.New("the peer does not read what it asks for")
+	}
+	if w.err != nil {
+		defer w.mu.Unlock()
+		return w.err
+	}
+	w.pending = append(w.pending, frame...)
+	return w.release(false)
+}
+
+// lockWithRoom takes the lock once need bytes fit.
+func (w *writer) lockWithRoom(need int, expired <-chan struct{}) error {
+	w.mu.Lock()
+	for w.err == nil && len(w.pending) > 0 && len(w.pending)+need > maxPending {
+		room := w.room
+		w.mu.Unlock()
+		select {
+		case <-room:
+		case <-expired:
+			return os.ErrDeadlineExceeded
+		case <-w.closed:
+			return net.ErrClosed
+		}
+		w.mu.Lock()
+	}
+	if w.err != nil {
+		w.mu.Unlock()
+		return w.err
+	}
+	return nil
+}
+
+// release unlocks, and has what is pending written: by the caller, or by the goroutine.
+func (w *writer) release(inline bool) error {
+	busy := w.busy
+	w.mu.Unlock()
+	switch {
+	case busy:
+	case inline:
+		w.flush()
+	default:
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// drain waits until everything is written, or for d.
+func (w *writer) drain(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		w.mu.Lock()
+		idle := w.err != nil || len(w.pending) == 0 && !w.busy
+		room := w.room
+		w.mu.Unlock()
+		if idle {
+			return
+		}
+		select {
+		case <-room:
+		case <-time.After(time.Millisecond):
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// close ends the goroutine and fails whoever waits.
+func (w *writer) close() {
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = net.ErrClosed
+	}
+	select {
+	case <-w.closed:
+	default:
+		close(w.closed)
+	}
+	w.mu.Unlock()
+	_ = w.conn.SetWriteDeadline(time.Unix(1, 0))
+	<-w.gone
+}

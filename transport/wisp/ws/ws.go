@@ -1,0 +1,264 @@
+// Package ws is the framing of WebSockets (RFC 6455) for one purpose: moving large binary messages with
+// one pass over each byte. Message libraries cost several times what the framing does, and the framing is
+// what is measured here.
+//
+// Reading: a frame's payload goes from the socket's buffer straight into the caller's buffer and is unmasked
+// there; fragments of a message are joined without another copy. Writing: the caller leaves room before its
+// payload, the header is put there, and frame and payload go out together.
+package ws
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+
+	gobwas "github.com/gobwas/ws"
+)
+
+// The opcodes (RFC 6455, section 5.2).
+const (
+	opContinuation = 0
+	opText         = 1
+	OpBinary       = 2
+	opClose        = 8
+	opPing         = 9
+	opPong         = 10
+)
+
+// HeaderRoom is the most that a header needs: 2 bytes, 8 of length, 4 of mask.
+const HeaderRoom = 14
+
+// The codes of a close frame (RFC 6455, section 7.4.1).
+const (
+	CloseNormal      = 1000
+	CloseGoingAway   = 1001
+	CloseProtocol    = 1002
+	CloseUnsupported = 1003
+	CloseTooBig      = 1009
+	CloseInternal    = 1011
+)
+
+// A ProtocolError is the peer's violation of the standard; Code is what to close with.
+type ProtocolError struct {
+	Code int
+	Text string
+}
+
+func (e *ProtocolError) Error() string {
+	return fmt.Sprintf("websocket: %s (close code %d)", e.Text, e.Code)
+}
+
+func violation(code int, format string, a ...any) error {
+	return &ProtocolError{code, fmt.Sprintf(format, a...)}
+}
+
+// ErrClosed: the peer has sent a close frame.
+var ErrClosed = errors.New("websocket closed by the peer")
+
+// A Reader reads messages. It is not safe for concurrent use.
+type Reader struct {
+	r      *bufio.Reader
+	server bool // we are the server: frames have to be masked
+	limit  int  // bytes of a message
+	pong   func([]byte) error
+}
+
+// NewReader reads from r. pong is called with the payload of each ping. A message of more than limit bytes
+// is a violation.
+func NewReader(r *bufio.Reader, server bool, limit int, pong func([]byte) error) *Reader {
+	return &Reader{r: r, server: server, limit: limit, pong: pong}
+}
+
+// A frame is a header.
+type frame struct {
+	fin    bool
+	op     byte
+	length int
+	mask   [4]byte
+	masked bool
+}
+
+// Next reads the next binary message into buf, which grow makes larger when it has to be, and returns it.
+// Control frames in between are answered. The error is ErrClosed, a ProtocolError, or the socket's.
+func (r *Reader) Next(buf []byte, grow func(buf []byte, n int) []byte) ([]byte, error) {
+	buf = buf[:0]
+	for started := false; ; {
+		f, err := r.header()
+		if err != nil {
+			return buf, err
+		}
+		if f.op >= opClose {
+			if err := r.control(f); err != nil {
+				return buf, err
+			}
+			continue
+		}
+		switch {
+		case f.op == opText:
+			return buf, violation(CloseUnsupported, "a text message")
+		case f.op == OpBinary && started:
+			return buf, violation(CloseProtocol, "a new message inside another")
+		case f.op == opContinuation && !started:
+			return buf, violation(CloseProtocol, "a continuation of nothing")
+		case f.op != OpBinary && f.op != opContinuation:
+			return buf, violation(CloseProtocol, "opcode %d", f.op)
+		case len(buf)+f.length > r.limit:
+			return buf, violation(CloseTooBig, "a message of more than %d bytes", r.limit)
+		}
+		started = true
+		at := len(buf)
+		if cap(buf) < at+f.length {
+			buf = grow(buf, at+f.length)
+		}
+		buf = buf[:at+f.length]
+		if err := r.payload(buf[at:], f); err != nil {
+			return buf, err
+		}
+		if f.fin {
+			return buf, nil
+		}
+	}
+}
+
+// payload reads and unmasks. A mask of zeros changes nothing and is skipped.
+func (r *Reader) payload(b []byte, f frame) error {
+	if _, err := io.ReadFull(r.r, b); err != nil {
+		return unexpected(err)
+	}
+	if f.masked && f.mask != [4]byte{} {
+		gobwas.Cipher(b, f.mask, 0)
+	}
+	return nil
+}
+
+// header reads a frame's header and checks it.
+func (r *Reader) header() (f frame, err error) {
+	var b [8]byte
+	if _, err := io.ReadFull(r.r, b[:2]); err != nil {
+		return f, err
+	}
+	f.fin, f.op, f.masked = b[0]&0x80 != 0, b[0]&0x0f, b[1]&0x80 != 0
+	if b[0]&0x70 != 0 {
+		return f, violation(CloseProtocol, "reserved bits %#x", b[0]&0x70)
+	}
+	if f.masked != r.server {
+		if r.server {
+			return f, violation(CloseProtocol, "an unmasked frame from a client")
+		}
+		return f, violation(CloseProtocol, "a masked frame from a server")
+	}
+	length := uint64(b[1] & 0x7f)
+	switch length {
+	case 126:
+		if _, err := io.ReadFull(r.r, b[:2]); err != nil {
+			return f, unexpected(err)
+		}
+		length = uint64(binary.BigEndian.Uint16(b[:2]))
+	case 127:
+		if _, err := io.ReadFull(r.r, b[:8]); err != nil {
+			return f, unexpected(err)
+		}
+		length = binary.BigEndian.Uint64(b[:8])
+	}
+	if f.op >= opClose && (length > 125 || !f.fin) {
+		return f, violation(CloseProtocol, "a control frame of %d bytes, or in fragments", length)
+	}
+	if length > uint64(r.limit) && f.op < opClose {
+		return f, violation(CloseTooBig, "a frame of %d bytes, more than %d", length, r.limit)
+	}
+	f.length = int(length)
+	if f.masked {
+		if _, err := io.ReadFull(r.r, f.mask[:]); err != nil {
+			return f, unexpected(err)
+		}
+	}
+	return f, nil
+}
+
+// control answers a ping, ignores a pong, and ends with a close.
+func (r *Reader) control(f frame) error {
+	var b [125]byte
+	if err := r.payload(b[:f.length], f); err != nil {
+		return err
+	}
+	switch f.op {
+	case opPing:
+		return r.pong(b[:f.length])
+	case opPong:
+		return nil
+	case opClose:
+		return ErrClosed
+	}
+	return violation(CloseProtocol, "control opcode %d", f.op)
+}
+
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// A Mask makes the masking keys of a client's frames.
+type Mask string
+
+// The masks: random is the standard's, the others are for measuring what masking costs.
+const (
+	MaskRandom Mask = "random"
+	MaskFixed  Mask = "fixed"
+	MaskZero   Mask = "zero"
+)
+
+// Put puts the header of a whole message before the payload b[HeaderRoom:], masks the payload if a client
+// sends it, and returns the frame, a slice of b.
+func Put(b []byte, op byte, client bool, mask Mask) []byte {
+	n := len(b) - HeaderRoom
+	var head [HeaderRoom]byte
+	h := append(head[:0], 0x80|op)
+	maskBit := byte(0)
+	if client {
+		maskBit = 0x80
+	}
+	switch {
+	case n < 126:
+		h = append(h, maskBit|byte(n))
+	case n < 1<<16:
+		h = binary.BigEndian.AppendUint16(append(h, maskBit|126), uint16(n))
+	default:
+		h = binary.BigEndian.AppendUint64(append(h, maskBit|127), uint64(n))
+	}
+	if client {
+		var key [4]byte
+		switch mask {
+		case MaskZero:
+		case MaskFixed:
+			key = [4]byte{0x5a, 0xa5, 0x3c, 0xc3}
+		default:
+			binary.LittleEndian.PutUint32(key[:], rand.Uint32())
+		}
+		h = append(h, key[:]...)
+		if key != [4]byte{} {
+			gobwas.Cipher(b[HeaderRoom:], key, 0)
+		}
+	}
+	frame := b[HeaderRoom-len(h):]
+	copy(frame, h)
+	return frame
+}
+
+// Control makes a small frame: a pong, or a close with a code.
+func Control(op byte, payload []byte, client bool) []byte {
+	b := append(make([]byte, HeaderRoom, HeaderRoom+125), payload...)
+	return Put(b, op, client, MaskRandom)
+}
+
+// Pong answers a ping.
+func Pong(payload []byte, client bool) []byte { return Control(opPong, payload, client) }
+
+// Close ends a WebSocket.
+func Close(code int, client bool) []byte {
+	return Control(opClose, binary.BigEndian.AppendUint16(nil, uint16(code)), client)
+}
