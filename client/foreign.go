@@ -23,6 +23,13 @@ import (
 	"muxperf/transport/tcp"
 )
 
+// A Wisp server that has renewed no credit for so long has passed on what it will: closing earlier loses what
+// it has queued. The time is not measured.
+const (
+	settleQuiet = 500 * time.Millisecond
+	settleLimit = 10 * time.Second
+)
+
 // A foreignRun is one flood over a foreign protocol.
 type foreignRun struct {
 	r              *runner
@@ -208,6 +215,9 @@ func (f *foreignRun) move(ctx context.Context, i int, st transport.Stream) error
 		return f.echo(st, up, buf, i)
 	default:
 		_, err = protocol.Send(st, up.Payload, block, up.Allow, up.Count)
+		if w, ok := st.(interface{ Settle(quiet, limit time.Duration) }); ok && f.r.o.target != "" {
+			w.Settle(settleQuiet, settleLimit)
+		}
 	}
 	return err
 }

@@ -206,6 +206,13 @@ type stream struct {
 
 func (s *stream) Protocol() string { return s.protocol }
 
+// Settle waits for the peer to pass on what it has got, where the muxer can only guess that.
+func (s *stream) Settle(quiet, limit time.Duration) {
+	if m, ok := s.MuxStream.(interface{ Settle(quiet, limit time.Duration) }); ok {
+		m.Settle(quiet, limit)
+	}
+}
+
 // deadliner is anything whose blocking calls a deadline can end.
 type deadliner interface{ SetDeadline(time.Time) error }
 

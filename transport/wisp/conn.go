@@ -42,9 +42,9 @@ const (
 	infoTimeout       = 5 * time.Second
 	readBuffer        = 64 << 10
 	acceptQueue       = 64
-	receiveBytes      = 4 << 20 // that a client's stream may queue before the reader waits
-	streamBytes       = 16 << 20
-	connBytes         = 64 << 20 // that all streams of a server's connection may queue
+	clientStreamBytes = 4 << 20  // that a stream may queue before the reader waits
+	serverStreamBytes = 16 << 20 // likewise; twice the credit in packets of 64 KiB
+	connBytes         = 64 << 20 // that all streams of a connection may queue
 )
 
 // A Conn is one Wisp connection, either side. It is a transport.Muxer.
@@ -63,7 +63,8 @@ type Conn struct {
 
 	mu       sync.Mutex
 	streams  map[uint32]*Stream
-	queued   int // bytes in the queues of all streams
+	queued   int           // bytes in the queues of all streams
+	room     chan struct{} // closed and replaced when they fall below their bound
 	closed   bool
 	endErr   error
 	accepted chan *Stream
@@ -89,8 +90,11 @@ func (c *Conn) start() {
 
 // newConn makes the part that both sides share.
 func newConn(conn net.Conn, r *bufio.Reader, client bool, mask ws.Mask, message int) *Conn {
-	c := &Conn{conn: conn, client: client, streams: map[uint32]*Stream{}, accepted: make(chan *Stream, acceptQueue), done: make(chan struct{}),
-		limits: limits{defaultMaxStreams, streamBytes, connBytes, message}}
+	c := &Conn{conn: conn, client: client, streams: map[uint32]*Stream{}, room: make(chan struct{}), accepted: make(chan *Stream, acceptQueue), done: make(chan struct{}),
+		limits: limits{defaultMaxStreams, serverStreamBytes, connBytes, message}}
+	if client {
+		c.limits.streamBytes = clientStreamBytes
+	}
 	c.w = newWriter(conn, client, mask)
 	c.r = ws.NewReader(r, !client, message+headerLen, func(ping []byte) error { return c.w.raw(ws.Pong(ping, client)) })
 	return c
@@ -124,7 +128,8 @@ func (c *Conn) packet(p []byte) (kept bool, err error) {
 	switch kind {
 	case typeData:
 		if s := c.stream(id); s != nil {
-			return true, s.arrived(p, body)
+			s.arrived(p, body)
+			return true, nil
 		}
 	case typeConnect:
 		if !c.client {
@@ -173,15 +178,23 @@ func (c *Conn) forget(id uint32) {
 	delete(c.streams, id)
 }
 
-// reserve accounts for n bytes in a queue; false if the connection's bound is reached.
-func (c *Conn) reserve(n int) bool {
+// reserve accounts for n bytes more, or less, in the queues of all streams.
+func (c *Conn) reserve(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n > 0 && !c.client && c.queued+n > c.limits.connBytes {
-		return false
-	}
+	was := c.queued > c.limits.connBytes
 	c.queued += n
-	return true
+	if was && c.queued <= c.limits.connBytes {
+		close(c.room)
+		c.room = make(chan struct{})
+	}
+}
+
+// fullUp reports whether the queues hold more than they should; room is closed when they do not any more.
+func (c *Conn) fullUp() (room <-chan struct{}, full bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.room, c.queued > c.limits.connBytes
 }
 
 // end ends every stream with the reason why the connection did.

@@ -61,22 +61,22 @@ func (s *Stream) notify() {
 }
 
 // arrived queues a payload. The buffer belongs to the stream from here on.
-func (s *Stream) arrived(buf, payload []byte) error {
+func (s *Stream) arrived(buf, payload []byte) {
 	s.mu.Lock()
 	if s.ended != nil || s.closed {
 		s.mu.Unlock()
 		putBuffer(buf)
-		return nil
+		return
 	}
-	if !s.c.client && !s.fits(len(payload)) {
+	if over := !s.c.client && len(s.queue) >= 2*s.c.credit; over {
 		s.mu.Unlock()
 		putBuffer(buf)
 		if s.kind == streamUDP {
-			return nil // a datagram that finds no room is lost, as datagrams are
+			return // a datagram that finds no room is lost, as datagrams are
 		}
 		s.c.violations.Add(1)
 		s.abort(ReasonThrottled, fmt.Errorf("%w: more packets than the credit allows", transport.ErrReset))
-		return nil
+		return
 	}
 	s.c.reserve(len(payload))
 	s.queue = append(s.queue, piece{buf, payload})
@@ -84,41 +84,41 @@ func (s *Stream) arrived(buf, payload []byte) error {
 	s.opened = true
 	s.notify()
 	s.mu.Unlock()
-	if s.c.client {
-		s.waitForRoom()
-	}
-	return nil
+	s.waitForRoom()
 }
 
-// fits reports whether a server's stream may queue n more bytes. A CONTINUE replaces the credit, and what was
-// in flight meanwhile comes on top of it: twice the credit is what an honest client can have sent.
-func (s *Stream) fits(n int) bool {
-	if len(s.queue) >= 2*s.c.credit || s.bytes+n > s.c.limits.streamBytes {
-		return false
-	}
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return s.c.queued+n <= s.c.limits.connBytes
-}
-
-// waitForRoom holds a client's reader while a stream's queue is full: the only backpressure that there is
-// against a server.
+// waitForRoom holds the reader while more is queued than the bounds in bytes allow. For a client it is the only
+// backpressure that there is against a server. A server has the credit as well, but credit counts packets: with
+// packets of a mebibyte, or with many stalled streams at once, the bounds in bytes come first, and then every
+// stream of the connection waits rather than one loses a byte.
 func (s *Stream) waitForRoom() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.bytes > receiveBytes && s.ended == nil && !s.closed {
+	for s.ended == nil && !s.closed {
+		room, full := s.c.fullUp()
+		if s.bytes <= s.c.limits.streamBytes && !full {
+			return
+		}
 		changed := s.changed
 		s.mu.Unlock()
 		select {
 		case <-changed:
+		case <-room:
 		case <-s.c.done:
 		}
 		s.mu.Lock()
-		select {
-		case <-s.c.done:
+		if closed(s.c.done) {
 			return
-		default:
 		}
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -210,11 +210,15 @@ func (s *Stream) took(n int) uint32 {
 	if s.c.client || s.kind != streamTCP || s.ended != nil {
 		return 0
 	}
-	if s.consumed++; s.consumed < max(1, s.c.credit/2) {
-		return 0
+	// What is granted is what was consumed, and not N less what is queued, as the text of the protocol has it:
+	// a CONTINUE replaces the client's credit, and packets that were on their way meanwhile would be granted a
+	// second time. So a client that keeps to its credit never has more than 1.5 N packets with us.
+	s.consumed++
+	if step := max(1, s.c.credit/2); s.consumed >= step {
+		s.consumed = 0
+		return uint32(step)
 	}
-	s.consumed = 0
-	return uint32(max(1, s.c.credit-len(s.queue)))
+	return 0
 }
 
 // renew tells the client how many packets it may send.
@@ -234,6 +238,34 @@ func (s *Stream) grant(credit uint32) {
 		s.credit = int(min(credit, 1<<30))
 	}
 	s.notify()
+}
+
+// Settle waits until the server has been quiet about a stream for a while, at most for limit: many servers
+// drop what they have queued when a CLOSE comes, and the credit that they renew is the only sign of what
+// they have passed on.
+func (s *Stream) Settle(quiet, limit time.Duration) {
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.ended == nil && !s.closed {
+		changed := s.changed
+		s.mu.Unlock()
+		silence := time.NewTimer(quiet)
+		still := false
+		select {
+		case <-changed:
+		case <-silence.C:
+			still = true
+		case <-end.C:
+			still = true
+		}
+		silence.Stop()
+		s.mu.Lock()
+		if still {
+			return
+		}
+	}
 }
 
 // Write sends b in packets of at most the payload size, as far as the credit goes.
