@@ -215,7 +215,9 @@ func (f *foreignRun) move(ctx context.Context, i int, st transport.Stream) error
 		return f.echo(st, up, buf, i)
 	default:
 		_, err = protocol.Send(st, up.Payload, block, up.Allow, up.Count)
-		if w, ok := st.(interface{ Settle(quiet, limit time.Duration) }); ok && f.r.o.target != "" {
+		if w, ok := st.(interface {
+			Settle(quiet, limit time.Duration)
+		}); ok && f.r.o.target != "" {
 			w.Settle(settleQuiet, settleLimit)
 		}
 	}

@@ -208,7 +208,9 @@ func (s *stream) Protocol() string { return s.protocol }
 
 // Settle waits for the peer to pass on what it has got, where the muxer can only guess that.
 func (s *stream) Settle(quiet, limit time.Duration) {
-	if m, ok := s.MuxStream.(interface{ Settle(quiet, limit time.Duration) }); ok {
+	if m, ok := s.MuxStream.(interface {
+		Settle(quiet, limit time.Duration)
+	}); ok {
 		m.Settle(quiet, limit)
 	}
 }
