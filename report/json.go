@@ -102,9 +102,8 @@ type peerInterval struct {
 // libp2p writes the lines of the perf harness of libp2p/test-plans: one for each interval, and a last
 // one for the whole, in which the time includes connecting.
 type libp2p struct {
-	w        io.Writer
-	o        Options
-	up, down uint64
+	w io.Writer
+	o Options
 }
 
 type libp2pLine struct {

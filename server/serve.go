@@ -51,7 +51,6 @@ type service struct {
 
 // serviceLimits bound what clients can hold.
 type serviceLimits struct {
-	handshakes int           // connections being set up at once
 	perAddress int           // connections of one client address; 0: no limit
 	idle       time.Duration // a session without a stream for so long is closed; 0: never
 	rate       float64       // bits per second that a foreign protocol may move; 0: no limit

@@ -16,7 +16,6 @@ import (
 // A grid is the cells of one stack, mode and shape: clients down, servers across.
 type grid struct {
 	title   string
-	unit    string
 	clients []string
 	servers []string
 	cells   map[[2]string]*cell.Cell

@@ -53,10 +53,7 @@ func parseAddress(s string, defaultPort int) (Address, error) {
 	case strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return Address{}, errors.New("contains a space or a control character")
 	case scheme == "unix":
-		if strings.HasPrefix(rest, "//") { // written as a URL
-			rest = rest[2:]
-		}
-		return unixAddress(rest, "")
+		return unixAddress(strings.TrimPrefix(rest, "//"), "") // two slashes: written as a URL
 	case strings.Contains(s, "://"):
 		return parseURL(s, scheme)
 	case s[0] == '/':

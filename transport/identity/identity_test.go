@@ -131,7 +131,7 @@ func TestKnownIdentities(t *testing.T) {
 			t.Errorf("serialized as %x", b)
 		}
 	}
-	if Generate().ID() == Generate().ID() {
+	if a, b := Generate(), Generate(); a.ID() == b.ID() {
 		t.Error("two generated keys are equal")
 	}
 }

@@ -222,12 +222,7 @@ type deadliner interface{ SetDeadline(time.Time) error }
 // The function it returns undoes that and reports whether ctx was done.
 func interruptible(ctx context.Context, d deadliner) func() bool {
 	undo := context.AfterFunc(ctx, func() { _ = d.SetDeadline(time.Unix(1, 0)) })
-	return func() bool {
-		if !undo() {
-			return true
-		}
-		return false
-	}
+	return func() bool { return !undo() }
 }
 
 // because prefers the reason why ctx ended over the timeout that it caused.

@@ -40,9 +40,7 @@ func ParseRule(s string) (Rule, error) {
 		return r, fmt.Errorf("%q: want HOST:PORT, such as 192.0.2.1:443, 10.0.0.0/8:1-1024 or *.example.org:*", s)
 	}
 	host, ports := strings.TrimSuffix(strings.TrimPrefix(s[:i], "["), "]"), s[i+1:]
-	if strings.Contains(host, "]/") {
-		host = strings.Replace(host, "]/", "/", 1)
-	}
+	host = strings.Replace(host, "]/", "/", 1)
 	var err error
 	if r.low, r.high, err = parsePorts(ports); err != nil {
 		return r, fmt.Errorf("%q: %w", s, err)
