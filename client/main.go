@@ -13,9 +13,15 @@ import (
 	"muxperf/cli"
 	"muxperf/internal/results"
 	"muxperf/protocol/control"
+	"muxperf/testee"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	if testee.MaybeWorker() {
+		return
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // run is the whole program; it returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {

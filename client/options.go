@@ -20,21 +20,24 @@ import (
 	"muxperf/transport/wisp/ws"
 )
 
+// maxConnections is the most that a test other than hold takes.
+const maxConnections = 20_000
+
 // A clientOptions is everything that the command line says.
 type clientOptions struct {
-	address   identity.Address
-	server    string  // as given
-	iperfHost *string // given as iperf3's -c
-	timeGiven bool
-	port      int
-	v4, v6    bool
-	bind      string
-	cport     int
-	security  string
-	mux       string
-	protocol  string
-	dialect   bool
-	target    string
+	address               identity.Address
+	server                string  // as given
+	iperfHost             *string // given as iperf3's -c
+	timeGiven, stackGiven bool
+	port                  int
+	v4, v6                bool
+	bind                  string
+	cport                 int
+	security              string
+	mux                   string
+	protocol              string
+	dialect               bool
+	target                string
 
 	test        string
 	time        time.Duration
@@ -56,6 +59,9 @@ type clientOptions struct {
 	outstanding       int
 	transactions      float64
 	noControl         bool
+	holdStreams       bool
+	batch             int
+	batchDelay        time.Duration
 	reps              int
 	confidence        string
 
@@ -101,8 +107,9 @@ func (o *clientOptions) table() *cli.Command {
 	g.Text(&o.target, "target", "", "HOST:PORT", "through a Wisp server: the echo or discard server to measure")
 
 	g = c.Group("Stack")
-	g.Choice(&o.security, "security", "", "NAME", []string{stack.Noise, stack.Plaintext}, "security layer")
-	g.Choice(&o.mux, "mux", "", "NAME", []string{stack.Yamux, stack.Wisp, stack.None}, "muxer")
+	given := func() { o.stackGiven = true }
+	g.Choice(&o.security, "security", "", "NAME", []string{stack.Noise, stack.Plaintext}, "security layer").OnSet(given)
+	g.Choice(&o.mux, "mux", "", "NAME", []string{stack.Yamux, stack.Wisp, stack.None}, "muxer").OnSet(given)
 	g.Choice(&o.protocol, "protocol", "", "NAME", []string{"auto", "muxperf", protocol.Perf100, protocol.Perf010, "echo", "discard"},
 		"stream protocol; auto takes the first that the server speaks")
 	g.Switch(&o.dialect, "perf-dialect", "", "/perf/1.0.0 with the 16-byte header of libp2p's unified-testing images")
@@ -118,7 +125,7 @@ func (o *clientOptions) table() *cli.Command {
 	g.Size(&o.block, "length", "l", "BYTES", "one write, 1 to 1M")
 	g.Duration(&o.omit, "omit", "O", "SECONDS", "warm-up that is left out of the result")
 	g.Count(&o.streams, "parallel", "P", "N", 1, 20000, "streams per connection")
-	g.Count(&o.connections, "connections", "", "N", 1, 20000, "connections; all start together")
+	g.Count(&o.connections, "connections", "", "N", 1, 2000000, "connections; all start together")
 	g.Switch(&o.reverse, "reverse", "R", "the server sends, the client receives")
 	g.Switch(&o.bidir, "bidir", "", "both send, on the same streams")
 	g.Rate(&o.rate, "bitrate", "b", "BITS/S", "target rate each way, all streams together")
@@ -130,8 +137,13 @@ func (o *clientOptions) table() *cli.Command {
 	g.Size(&o.response, "response", "", "BYTES", "size of a response")
 	g.Count(&o.outstanding, "outstanding", "", "N", 1, 10000, "in flight at once")
 	g.Func(o.setTransactions, "rate", "", "N", "open loop: so many a second, whatever the responses do")
-	g.Switch(&o.noControl, "no-control", "", "the server is a bare echo server")
+	g.Switch(&o.noControl, "no-control", "", "the server is a bare echo or discard server, without any protocol of ours")
 	g.Switch(&o.output.Histogram, "histogram", "", "draw the distribution")
+
+	g = c.Group("Holding (--test hold)")
+	g.Switch(&o.holdStreams, "hold-streams", "", "hold -P streams of each connection, not the connections alone")
+	g.Count(&o.batch, "batch", "", "N", 1, 1<<20, "open so many, then pause")
+	g.Duration(&o.batchDelay, "batch-delay", "", "SECONDS", "the pause; reported apart")
 
 	g = c.Group("Repetition")
 	g.Count(&o.reps, "reps", "", "N", 1, 1000, "run the test so many times")
@@ -232,6 +244,9 @@ func (o *clientOptions) check(rest []string) error {
 	if o.address.Scheme == "ws" {
 		o.mux, o.security = stack.Wisp, stack.Plaintext
 	}
+	if o.noControl && !o.stackGiven {
+		o.mux, o.security = stack.None, stack.Plaintext
+	}
 	return o.checkTest()
 }
 
@@ -240,8 +255,11 @@ func (o *clientOptions) checkTest() error {
 	if o.blocks > 0 {
 		o.bytes = o.blocks * o.block
 	}
-	if o.bytes > 0 && !o.timeGiven {
+	if o.bytes > 0 && !o.timeGiven || o.test == report.Hold && !o.timeGiven {
 		o.time = 0
+	}
+	if o.test != report.Hold && o.connections > maxConnections {
+		return cli.Errorf("--connections %d: want at most %d, except with --test hold", o.connections, maxConnections)
 	}
 	switch {
 	case o.block < 1 || o.block > protocol.MaxBlock:

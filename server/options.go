@@ -9,6 +9,7 @@ import (
 
 	"muxperf/cli"
 	"muxperf/internal/options"
+	"muxperf/testee"
 	"muxperf/transport/wisp"
 	"muxperf/transport/wisp/proxy"
 )
@@ -38,6 +39,13 @@ type serverOptions struct {
 	drain       time.Duration
 	debug       bool
 
+	testees    []string
+	configFile string
+	engine     string
+	onStall    string
+	stallCap   uint64
+	shards     int
+
 	wispAllow    []string
 	wispCredit   int
 	wispStreams  int
@@ -51,7 +59,7 @@ type serverOptions struct {
 
 func defaults() *serverOptions {
 	return &serverOptions{
-		port: options.DefaultPort, security: "any", maxStreams: 16384, wispCredit: 128, wispStreams: 1024, perAddress: 4096, drain: 10 * time.Second,
+		port: options.DefaultPort, security: "any", maxStreams: 16384, engine: "auto", onStall: testee.StallBlock, stallCap: 1 << 20, shards: 1, wispCredit: 128, wispStreams: 1024, perAddress: 4096, drain: 10 * time.Second,
 		layers: options.DefaultLayers(), output: options.Output{Format: "a", Interval: time.Second},
 	}
 }
@@ -86,6 +94,14 @@ func (o *serverOptions) table() *cli.Command {
 	g.Count(&o.perAddress, "max-connections-per-address", "", "N", 0, 1<<20, "connections of one client address")
 	g.Duration(&o.idle, "idle-timeout", "", "SECONDS", "close a connection without a stream for so long")
 	g.Duration(&o.drain, "drain-timeout", "", "SECONDS", "how long runs may go on after SIGTERM")
+
+	g = c.Group("Testees (bare sockets)")
+	g.Texts(&o.testees, "testee", "", "[MODE=]ADDR", "serve echo, discard or chargen at host:port, :port or unix:/path, besides")
+	g.Text(&o.configFile, "config", "", "FILE", "testees from a list of transports in Crossbar's form, YAML or JSON")
+	g.Choice(&o.engine, "engine", "", "NAME", []string{"auto", testee.EngineEpoll, testee.EngineNet}, "of testees; auto takes epoll where it exists")
+	g.Choice(&o.onStall, "on-stall", "", "NAME", []string{testee.StallBlock, testee.StallDrop}, "with a peer that does not read: stop reading, or drop the echo")
+	g.Size(&o.stallCap, "stall-cap", "", "BYTES", "echo that may wait for a peer with --on-stall=drop")
+	g.Count(&o.shards, "shards", "", "N", 1, 256, "processes that serve each testee together, for more connections than one may have")
 
 	g = c.Group("Wisp")
 	g.Texts(&o.wispAllow, "wisp-allow", "", "HOST:PORT", "dial this destination for clients: name, *.name, address or CIDR; port, range or *")

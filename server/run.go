@@ -47,6 +47,14 @@ func (o *serverOptions) serve(ctx context.Context, args []string, stdout, stderr
 	if err != nil {
 		return err
 	}
+	testing, stopTestees := context.WithCancel(ctx)
+	defer stopTestees()
+	testees, err := o.startTestees(testing, stdout, s.log)
+	if err != nil {
+		return err
+	}
+	defer testees.close()
+	defer stopTestees()
 	listeners, err := o.listeners(ctx)
 	if err != nil {
 		return err
