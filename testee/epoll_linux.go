@@ -1,8 +1,8 @@
 // The epoll engine: one thread waits for events of all connections and moves the bytes itself.
 //
 // Sockets are non-blocking, so that their calls need not tell Go's scheduler: read and write are raw system
-// calls. Only the wait may block. It is tried without blocking first, since in a round trip the next request
-// is often there before the scheduler could have been told.
+// calls. Only the wait may block, and it is tried without blocking first: in a round trip the next request is
+// there before the scheduler could have been told.
 //
 // A connection that has nothing to say costs an entry of 48 bytes and no buffer: one buffer serves all. A
 // peer that does not take its echo gets a buffer of its own with what is left, and is not read from until
@@ -35,6 +35,7 @@ const (
 	epollBuffer = 256 << 10
 	epollBatch  = 512 // events of one wait
 	acceptBatch = 64  // connections accepted before others are served again
+	spin        = 40 * time.Microsecond
 )
 
 // A connection is what is kept of one.
@@ -159,11 +160,17 @@ func (e *epollEngine) loop(ctx context.Context) error {
 	}
 }
 
-// wait returns the events there are; it blocks only if there are none at the first look.
+// wait returns the events there are. Before it blocks it looks again for a moment: a processor that has gone
+// to sleep takes longer to wake up than most peers take to answer.
 func (e *epollEngine) wait(events []unix.EpollEvent) (int, error) {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(e.ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
-	if errno == 0 && n > 0 {
-		return int(n), nil
+	for began := time.Now(); ; {
+		n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(e.ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+		if errno == 0 && n > 0 {
+			return int(n), nil
+		}
+		if time.Since(began) > spin {
+			break
+		}
 	}
 	timeout := -1
 	if !e.paused.IsZero() {

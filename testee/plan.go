@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	reserveFiles = 200    // descriptors that a process needs for itself
-	perSource    = 10_000 // connections of one source address: above half of the ephemeral ports the kernel's search gets slow
+	reserveFiles = 200   // descriptors that a process needs for itself
+	perSource    = 4_500 // connections of one source address: the kernel's search for a free port gets slower long before half of an address's are taken
 )
 
 // A Plan says how a number of connections is held.
