@@ -40,6 +40,8 @@ const (
 	defaultMaxMessage = 1 << 20
 	defaultMaxStreams = 1024
 	infoTimeout       = 5 * time.Second
+	goodbye           = 500 * time.Millisecond // for a close frame to go out, and for the peer to stop
+	goodbyeBytes      = 4 << 20                // that are still taken meanwhile
 	readBuffer        = 64 << 10
 	acceptQueue       = 64
 	clientStreamBytes = 4 << 20  // that a stream may queue before the reader waits
@@ -207,20 +209,37 @@ func (c *Conn) end(err error) {
 	c.closed, c.endErr = true, err
 	streams := c.streams
 	c.streams = map[uint32]*Stream{}
-	close(c.done)
 	c.mu.Unlock()
-	var broken *ws.ProtocolError
-	switch {
-	case errors.As(err, &broken):
-		_ = c.w.raw(ws.Close(broken.Code, c.client))
-	case errors.Is(err, ws.ErrClosed):
-		_ = c.w.raw(ws.Close(ws.CloseNormal, c.client))
-	}
+	c.sayGoodbye(err)
+	close(c.done)
 	for _, s := range streams {
 		s.connectionEnded(err)
 	}
 	c.w.close()
 	c.conn.Close()
+}
+
+// sayGoodbye sends the close frame that an end asks for, and lets it arrive: a socket that is closed while
+// bytes of the peer wait in it sends a reset, and a reset overtakes what was sent before it.
+func (c *Conn) sayGoodbye(err error) {
+	code := 0
+	var broken *ws.ProtocolError
+	switch {
+	case errors.As(err, &broken):
+		code = broken.Code
+	case errors.Is(err, ws.ErrClosed):
+		code = ws.CloseNormal
+	default:
+		return
+	}
+	_ = c.w.raw(ws.Close(code, c.client))
+	c.w.drain(goodbye)
+	hc, ok := c.conn.(interface{ CloseWrite() error })
+	if !ok || hc.CloseWrite() != nil {
+		return
+	}
+	_ = c.conn.SetReadDeadline(time.Now().Add(goodbye))
+	_, _ = io.CopyN(io.Discard, c.conn, goodbyeBytes)
 }
 
 // AcceptStream returns the next stream to a built-in destination. A client accepts none.

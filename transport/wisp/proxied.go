@@ -85,6 +85,11 @@ func (p *proxying) carry(s *Stream, target net.Conn) {
 		<-down
 		_ = s.Close()
 	case err := <-down:
+		if errors.Is(err, errClientClosed) {
+			<-up // what he sent before still goes to the target
+			_ = s.Close()
+			return
+		}
 		reason := ReasonVoluntary
 		if err != nil {
 			reason = ReasonNetwork
@@ -94,6 +99,9 @@ func (p *proxying) carry(s *Stream, target net.Conn) {
 		<-up
 	}
 }
+
+// errClientClosed: there is nobody any more to send to.
+var errClientClosed = errors.New("the client has closed the stream")
 
 // upload writes the client's packets to the target.
 func upload(s *Stream, target net.Conn) error {
@@ -118,7 +126,8 @@ func download(s *Stream, target net.Conn) error {
 		n, err := target.Read(buf)
 		if n > 0 || err == nil {
 			if _, werr := s.Write(buf[:n]); werr != nil {
-				return werr
+				_, _ = io.Copy(io.Discard, target) // a target that is not read from might not read either
+				return errClientClosed
 			}
 		}
 		if errors.Is(err, io.EOF) {

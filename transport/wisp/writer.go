@@ -12,6 +12,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,15 +31,17 @@ type writer struct {
 	client bool
 	mask   ws.Mask
 
-	mu      sync.Mutex
-	pending []byte
-	spare   []byte
-	busy    bool          // somebody is writing to the socket
-	wake    chan struct{} // tells the goroutine that something is pending
-	room    chan struct{} // closed and replaced whenever pending was taken
-	err     error
-	closed  chan struct{}
-	gone    chan struct{} // the goroutine has ended
+	mu       sync.Mutex
+	pending  []byte
+	spare    []byte
+	busy     bool          // somebody is writing to the socket
+	wake     chan struct{} // tells the goroutine that something is pending
+	room     chan struct{} // closed and replaced whenever pending was taken
+	waiting  []*ticket
+	reserved int // bytes that were granted and are not pending yet
+	err      error
+	closed   chan struct{}
+	gone     chan struct{} // the goroutine has ended
 }
 
 func newWriter(conn net.Conn, client bool, mask ws.Mask) *writer {
@@ -72,6 +75,7 @@ func (w *writer) flush() {
 	for len(w.pending) > 0 && w.err == nil {
 		b := w.pending
 		w.pending = w.spare[:0]
+		w.grant()
 		w.mu.Unlock()
 		err := w.write(b)
 		w.mu.Lock()
@@ -124,26 +128,71 @@ func (w *writer) raw(frame []byte) error {
 	return w.release(false)
 }
 
-// lockWithRoom takes the lock once need bytes fit.
+// lockWithRoom takes the lock once need bytes fit and it is the caller's turn: whoever waits is served in the
+// order of coming, so that no stream starves beside others that write at once.
 func (w *writer) lockWithRoom(need int, expired <-chan struct{}) error {
 	w.mu.Lock()
-	for w.err == nil && len(w.pending) > 0 && len(w.pending)+need > maxPending {
-		room := w.room
-		w.mu.Unlock()
-		select {
-		case <-room:
-		case <-expired:
-			return os.ErrDeadlineExceeded
-		case <-w.closed:
-			return net.ErrClosed
-		}
-		w.mu.Lock()
-	}
 	if w.err != nil {
 		w.mu.Unlock()
 		return w.err
 	}
-	return nil
+	if len(w.waiting) == 0 && w.fits(need) {
+		return nil
+	}
+	t := &ticket{need: need, granted: make(chan struct{})}
+	w.waiting = append(w.waiting, t)
+	w.mu.Unlock()
+	var err error
+	select {
+	case <-t.granted:
+	case <-expired:
+		err = os.ErrDeadlineExceeded
+	case <-w.closed:
+		err = net.ErrClosed
+	}
+	w.mu.Lock()
+	w.giveBack(t)
+	if err == nil {
+		err = w.err
+	}
+	if err != nil {
+		w.grant()
+		w.mu.Unlock()
+	}
+	return err
+}
+
+// A ticket is a place in the queue for room.
+type ticket struct {
+	need    int
+	granted chan struct{}
+	holds   bool // room is reserved for it
+}
+
+// fits reports whether need bytes have room; anything has if nothing waits.
+func (w *writer) fits(need int) bool {
+	used := len(w.pending) + w.reserved
+	return used == 0 || used+need <= maxPending
+}
+
+// grant reserves room for those who wait, in their order.
+func (w *writer) grant() {
+	for len(w.waiting) > 0 && w.fits(w.waiting[0].need) {
+		t := w.waiting[0]
+		w.waiting = w.waiting[1:]
+		t.holds = true
+		w.reserved += t.need
+		close(t.granted)
+	}
+}
+
+// giveBack ends a ticket, granted or not.
+func (w *writer) giveBack(t *ticket) {
+	if t.holds {
+		w.reserved -= t.need
+		return
+	}
+	w.waiting = slices.DeleteFunc(w.waiting, func(x *ticket) bool { return x == t })
 }
 
 // release unlocks, and has what is pending written: by the caller, or by the goroutine.

@@ -39,8 +39,14 @@ func ParseRule(s string) (Rule, error) {
 	if i < 0 {
 		return r, fmt.Errorf("%q: want HOST:PORT, such as 192.0.2.1:443, 10.0.0.0/8:1-1024 or *.example.org:*", s)
 	}
-	host, ports := strings.TrimSuffix(strings.TrimPrefix(s[:i], "["), "]"), s[i+1:]
-	host = strings.Replace(host, "]/", "/", 1)
+	host, ports := s[:i], s[i+1:]
+	if rest, ok := strings.CutPrefix(host, "["); ok {
+		inside, suffix, closed := strings.Cut(rest, "]")
+		if !closed || suffix != "" && suffix[0] != '/' {
+			return r, fmt.Errorf("%q: the bracket is not closed", s)
+		}
+		host = inside + suffix
+	}
 	var err error
 	if r.low, r.high, err = parsePorts(ports); err != nil {
 		return r, fmt.Errorf("%q: %w", s, err)
