@@ -103,7 +103,22 @@ func (r *runner) controlled(ctx context.Context, sessions []transport.Session) (
 	}
 	res.Setup.Stream = out.Stream
 	results.Finished(res, out.Local, out.Peer, err)
+	if r.o.serverOutput && out.Peer != nil {
+		res.ServerOutput = r.serverView(info, out, err)
+	}
 	return res, err
+}
+
+// serverView is the run as the server reported it.
+func (r *runner) serverView(info transport.Info, out control.Outcome, err error) *report.Result {
+	info.Local, info.Remote = info.Remote, info.Local
+	info.LocalPeer, info.RemotePeer = info.RemotePeer, info.LocalPeer
+	v := results.New("server", report.Flood, protocol.Control, info)
+	v.Started = time.Now()
+	results.Granted(v, out.Grant)
+	v.Environment = out.Peer.Environment
+	results.Finished(v, out.Peer, out.Local, err)
+	return v
 }
 
 // plannedDirections names what will be measured, before there is anything.
