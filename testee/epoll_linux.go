@@ -43,6 +43,7 @@ type connection struct {
 	fd      int32
 	ended   bool   // the peer has sent its end of data
 	stalled bool   // waits for the peer to read
+	noted   bool   // that it does not read has been said
 	pending []byte // echo that the peer has not taken
 }
 
@@ -266,6 +267,8 @@ func (e *epollEngine) read(c *connection) {
 		c.ended = true
 		if len(c.pending) == 0 {
 			e.drop(c) // all that it sent has been echoed
+		} else if err := e.watch(int(c.fd), unix.EPOLLOUT, unix.EPOLL_CTL_MOD); err != nil { // an end would be told again and again
+			e.drop(c)
 		}
 		return
 	}
@@ -308,7 +311,10 @@ func (e *epollEngine) stall(c *connection) {
 	if e.t.cfg.OnStall == StallDrop {
 		events |= unix.EPOLLIN | unix.EPOLLRDHUP
 	}
-	e.t.stalled(peerName(int(c.fd)))
+	if !c.noted {
+		c.noted = true
+		e.t.stalled(peerName(int(c.fd)))
+	}
 	if err := e.watch(int(c.fd), events, unix.EPOLL_CTL_MOD); err != nil {
 		e.drop(c)
 	}

@@ -133,7 +133,10 @@ func (h *Holder) start(s Share, i int) {
 	switch err := unix.Connect(fd, h.target); err {
 	case nil:
 		h.established(int32(fd), began)
-	case unix.EINPROGRESS, unix.EAGAIN:
+	case unix.EAGAIN: // a Unix socket whose accept backlog is full: nothing is under way
+		unix.Close(fd)
+		h.fail(errors.New("the accept backlog is full"))
+	case unix.EINPROGRESS:
 		h.pending[int32(fd)] = began
 		if err := unix.EpollCtl(h.ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLOUT, Fd: int32(fd)}); err != nil {
 			delete(h.pending, int32(fd))
@@ -216,23 +219,26 @@ func (h *Holder) Echo(ctx context.Context, timeout time.Duration) int {
 	deadline := time.Now().Add(timeout)
 	for at := 0; at < len(h.open) && ctx.Err() == nil; at += window {
 		part := h.open[at:min(at+window, len(h.open))]
+		var asked []int32
 		for i, fd := range part {
 			if n, errno := rawWrite(fd, []byte{byte(i)}); errno != 0 || n != 1 {
 				continue
 			}
-			_ = unix.EpollCtl(h.ep, unix.EPOLL_CTL_ADD, int(fd), &unix.EpollEvent{Events: unix.EPOLLIN, Fd: fd})
+			if unix.EpollCtl(h.ep, unix.EPOLL_CTL_ADD, int(fd), &unix.EpollEvent{Events: unix.EPOLLIN, Fd: fd}) == nil {
+				asked = append(asked, fd)
+			}
 		}
-		echoed += h.collect(part, deadline)
+		echoed += h.collect(ctx, asked, deadline)
 	}
 	return echoed
 }
 
 // collect reads the answers of a window.
-func (h *Holder) collect(part []int32, deadline time.Time) int {
+func (h *Holder) collect(ctx context.Context, part []int32, deadline time.Time) int {
 	left, echoed := len(part), 0
 	var events [512]unix.EpollEvent
 	var b [1]byte
-	for left > 0 && time.Now().Before(deadline) {
+	for left > 0 && time.Now().Before(deadline) && ctx.Err() == nil {
 		n, err := unix.EpollWait(h.ep, events[:], 100)
 		if err != nil && err != unix.EINTR {
 			break

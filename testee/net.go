@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	netBuffer  = 64 << 10
-	stallAfter = time.Second // a write that waits for so long is a peer that does not read
+	netBuffer    = 64 << 10
+	drainTimeout = 10 * time.Second
+	stallAfter   = time.Second // a write that waits for so long is a peer that does not read
 )
 
 type netEngine struct {
@@ -207,5 +208,8 @@ func (q *dropQueue) close() {
 	q.ended = true
 	q.cond.Signal()
 	q.mu.Unlock()
-	<-q.done
+	select {
+	case <-q.done:
+	case <-time.After(drainTimeout): // a peer that never reads keeps nothing of ours: the caller closes its connection
+	}
 }

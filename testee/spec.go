@@ -107,7 +107,12 @@ const defaultBacklog = 50
 // ParseConfig reads a list of transports, YAML or JSON: id, type (stream.testee), endpoint (type tcp or
 // unix, port, version, interface, path, backlog, shared), debug, and mode, which is ours. A port may be
 // "$NAME" for an environment variable. Unknown keys are errors.
-func ParseConfig(b []byte) ([]Spec, error) {
+func ParseConfig(b []byte) (specs []Spec, err error) {
+	defer func() { // the YAML library panics on some inputs
+		if r := recover(); r != nil {
+			specs, err = nil, fmt.Errorf("a list of transports was expected: this is no YAML")
+		}
+	}()
 	var list []transport
 	if err := yaml.UnmarshalWithOptions(b, &list, yaml.Strict()); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
@@ -116,7 +121,7 @@ func ParseConfig(b []byte) ([]Spec, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("the list of transports is empty")
 	}
-	specs := make([]Spec, len(list))
+	specs = make([]Spec, len(list))
 	for i, t := range list {
 		if t.ID == "" {
 			t.ID = fmt.Sprintf("transport%d", i+1)

@@ -45,7 +45,6 @@ type Stats struct {
 
 type counters struct {
 	accepted, open, in, out, dropped, stalls atomic.Int64
-	noted                                    atomic.Bool // the first stall has been logged
 }
 
 // A Testee listens and serves until it is closed.
@@ -100,13 +99,15 @@ func (t *Testee) Stats() Stats {
 		Dropped: t.c.dropped.Load(), Stalls: t.c.stalls.Load()}
 }
 
-// stalled notes a peer that does not read; the first one is worth a line.
+// stalled notes a peer that does not read, once for each connection; the log's own limit keeps a crowd of them
+// quiet.
 func (t *Testee) stalled(peer string) {
 	t.c.stalls.Add(1)
-	if t.c.noted.CompareAndSwap(false, true) {
-		t.cfg.Log.Warn("a peer sends and does not read; it is not read from until it does (--on-stall=drop drops the echo instead)",
-			"testee", t.spec.String(), "peer", peer)
+	text := "a peer sends and does not read; it is not read from until it does (--on-stall=drop drops the echo instead)"
+	if t.cfg.OnStall == StallDrop {
+		text = "a peer sends and does not read; its echo is dropped beyond the cap"
 	}
+	t.cfg.Log.Warn(text, "testee", t.spec.String(), "peer", peer)
 }
 
 // debug logs one connection's life.

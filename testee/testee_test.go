@@ -359,6 +359,43 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+func FuzzParseConfig(f *testing.F) {
+	f.Add("[{type: stream.testee, endpoint: {type: tcp, port: 1}}]")
+	f.Add("! 0000000")
+	f.Fuzz(func(t *testing.T, text string) {
+		if specs, err := ParseConfig([]byte(text)); err == nil && len(specs) == 0 {
+			t.Errorf("%q is an empty list, and no error", text)
+		}
+	})
+}
+
+func TestHoldAndShares(t *testing.T) {
+	for _, tc := range []struct{ n, limit, processes, sources int }{{100, 20000, 1, 1}, {60000, 20000, 4, 14}, {250000, 20000, 13, 56}, {10, 201, 10, 10}} {
+		p, err := MakePlan(tc.n, tc.limit, true)
+		if err != nil || p.Processes != tc.processes || p.Sources != tc.sources {
+			t.Errorf("%+v: %+v, %v", tc, p, err)
+		}
+		sum, addrs := 0, map[string]bool{}
+		for _, s := range p.Shares() {
+			if sum += s.Connections; s.Connections > tc.limit-reserveFiles {
+				t.Errorf("%+v: a share of %d", tc, s.Connections)
+			}
+			for _, a := range s.Sources {
+				if addrs[a.String()] {
+					t.Errorf("%s is used by two shares", a)
+				}
+				addrs[a.String()] = true
+			}
+		}
+		if sum != tc.n {
+			t.Errorf("%+v: the shares hold %d", tc, sum)
+		}
+	}
+	if _, err := MakePlan(1, 100, true); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Errorf("a limit of 100 files: %v", err)
+	}
+}
+
 func FuzzParseSpec(f *testing.F) {
 	for _, s := range []string{":1", "echo=h:2", "unix:/x", "chargen=[::1]:3"} {
 		f.Add(s)

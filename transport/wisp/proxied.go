@@ -16,7 +16,10 @@ import (
 	"muxperf/transport/wisp/proxy"
 )
 
-const dialTimeout = 10 * time.Second
+const (
+	dialTimeout  = 10 * time.Second
+	letGoTimeout = 10 * time.Second // for a target to end after its client has
+)
 
 // proxying dials for one connection.
 type proxying struct {
@@ -80,13 +83,22 @@ func (p *proxying) carry(s *Stream, target net.Conn) {
 	go func() { down <- download(s, target) }()
 	select {
 	case <-up:
-		// The client has closed, or its connection has ended: nobody reads what the target still says.
-		target.Close()
+		// The client has closed, or its connection has ended: nobody reads what the target still says. It is
+		// read all the same, since a socket that is closed over unread bytes resets the connection, and the
+		// target would lose what is on its way to it.
+		p.letGo(target)
 		<-down
 		_ = s.Close()
 	case err := <-down:
 		if errors.Is(err, errClientClosed) {
+			drained := make(chan struct{})
+			go func() { // a target that is not read from might not read either
+				defer close(drained)
+				_, _ = io.Copy(io.Discard, target)
+			}()
 			<-up // what he sent before still goes to the target
+			p.letGo(target)
+			<-drained
 			_ = s.Close()
 			return
 		}
@@ -98,6 +110,17 @@ func (p *proxying) carry(s *Stream, target net.Conn) {
 		target.Close()
 		<-up
 	}
+}
+
+// letGo ends our half towards a target and gives it a while to end its own.
+func (p *proxying) letGo(target net.Conn) {
+	if hc, ok := target.(interface{ CloseWrite() error }); !ok || hc.CloseWrite() != nil {
+		target.Close()
+		return
+	}
+	_ = target.SetReadDeadline(time.Now().Add(letGoTimeout))
+	_, _ = io.Copy(io.Discard, target)
+	target.Close()
 }
 
 // errClientClosed: there is nobody any more to send to.
@@ -126,7 +149,6 @@ func download(s *Stream, target net.Conn) error {
 		n, err := target.Read(buf)
 		if n > 0 || err == nil {
 			if _, werr := s.Write(buf[:n]); werr != nil {
-				_, _ = io.Copy(io.Discard, target) // a target that is not read from might not read either
 				return errClientClosed
 			}
 		}
