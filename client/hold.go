@@ -53,7 +53,7 @@ func (r *runner) holdBare(ctx context.Context, res *report.Result) error {
 			fmt.Fprintln(r.log, "plan:", w)
 		}
 	}
-	o := testee.HoldOptions{Network: r.o.address.Network, Address: r.o.address.HostPort(), Batch: r.o.batch, Delay: r.o.batchDelay, Timeout: holdTimeout}
+	o := testee.HoldOptions{Network: r.o.address.Network, Address: r.o.address.HostPort(), Batch: r.o.batch, Delay: r.o.batchDelay, Timeout: holdTimeout, Patience: max(r.o.stall, time.Duration(r.o.connections)*100*time.Microsecond)}
 	out := &report.HoldResult{What: "connections", Asked: r.o.connections, Plan: plan.Words}
 	h, err := testee.HoldAll(ctx, plan, o, r.o.time, func(testee.Held) { out.ServerMemory = testee.ListenerMemory(r.o.address.Port, r.o.connections) })
 	out.Established, out.Failures, out.Time, out.Delay = h.Established, h.Failed, h.Time, h.Delay

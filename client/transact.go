@@ -68,6 +68,9 @@ func (r *runner) transactions(ctx context.Context) (*report.Result, error) {
 	var err error
 	switch {
 	case r.o.test == report.CRR:
+		if r.annotate(res); r.bare() {
+			res.Protocol = "echo"
+		}
 		r.renderer.Start(res)
 		err = protocol.Repeat(ctx, r.load(), r.connectAndAsk, t.record)
 	case r.bare():

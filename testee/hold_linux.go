@@ -22,6 +22,7 @@ type HoldOptions struct {
 	Batch            int           // connects started at once; 0 means all
 	Delay            time.Duration // after each batch
 	Timeout          time.Duration // for all to be established
+	Patience         time.Duration // for the echoes
 }
 
 // A Holder holds one share of the connections.

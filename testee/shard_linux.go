@@ -136,7 +136,7 @@ func (j job) hold(ctx context.Context, say *json.Encoder, commands <-chan string
 		return nil
 	}
 	began = time.Now()
-	n := h.Echo(ctx, j.Hold.Timeout)
+	n := h.Echo(ctx, j.Hold.Patience)
 	if err := say.Encode(word{Event: "echoed", Echoed: n, Time: time.Since(began)}); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type HoldOptions struct {
 	Batch            int
 	Delay            time.Duration
 	Timeout          time.Duration
+	Patience         time.Duration // for the echoes
 }
 
 // A Held is what holding connections gave.

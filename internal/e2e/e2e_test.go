@@ -129,6 +129,7 @@ func startServer(ts *testscript.TestScript, args []string) {
 	p := &program{stdout: &lockedBuffer{}, stderr: &lockedBuffer{}}
 	p.cmd = exec.Command(filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "server"), append([]string{"-p", "0", "-B", "127.0.0.1"}, args...)...)
 	p.cmd.Dir = ts.MkAbs(".")
+	p.cmd.Env = append(os.Environ(), "WORK="+ts.Getenv("WORK"))
 	p.cmd.Stderr = p.stderr
 	out, err := p.cmd.StdoutPipe()
 	ts.Check(err)
