@@ -156,9 +156,6 @@ func (t *text) direction(r *Result, d Direction) {
 	if d.Receiver != nil && d.Sender != nil {
 		t.side(name+"sender"+difference(d), d.Sender)
 	}
-	if head.Verified {
-		t.line("Every byte was verified.")
-	}
 	if len(head.Streams) > 1 {
 		t.line("Streams started within %s of each other.", Time(head.Skew))
 	}

@@ -18,6 +18,7 @@ import (
 
 const (
 	dialTimeout  = 10 * time.Second
+	uploadBatch  = 16               // packets of one write to a target
 	letGoTimeout = 10 * time.Second // for a target to end after its client has
 )
 
@@ -126,17 +127,24 @@ func (p *proxying) letGo(target net.Conn) {
 // errClientClosed: there is nobody any more to send to.
 var errClientClosed = errors.New("the client has closed the stream")
 
-// upload writes the client's packets to the target.
+// upload writes the client's packets to the target: those that wait in one vectored write, a datagram by
+// itself.
 func upload(s *Stream, target net.Conn) error {
+	batch := make([][]byte, 0, uploadBatch)
+	if s.kind == streamUDP {
+		batch = batch[:0:1]
+	}
 	for {
-		piece, err := s.next()
-		if err != nil || piece.buf == nil {
+		pieces, err := s.next(batch)
+		if err != nil || len(pieces) == 0 {
 			return err
 		}
-		if _, err := target.Write(piece.rest); err != nil {
+		n := len(pieces)
+		out := net.Buffers(pieces)
+		if _, err := out.WriteTo(target); err != nil {
 			return err
 		}
-		if err := s.release(piece); err != nil {
+		if err := s.release(n); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,7 @@ type Stream struct {
 	queue    []piece
 	bytes    int           // in the queue
 	changed  chan struct{} // closed and replaced when the queue or the state changes
+	waiting  bool          // somebody waits for that
 	consumed int           // packets since the last CONTINUE
 	credit   int           // packets that may be sent; -1: any number (a server's, and UDP)
 	ended    error         // what Read says when the queue is empty; nil while the stream is open
@@ -54,10 +55,20 @@ func (s *Stream) Destination() (network, host string, port int) {
 	return network, s.dest.host, s.dest.port
 }
 
-// notify wakes whoever waits; the lock is held.
+// notify wakes whoever waits; the lock is held. A channel for each packet would cost more than the packet.
 func (s *Stream) notify() {
+	if !s.waiting {
+		return
+	}
+	s.waiting = false
 	close(s.changed)
 	s.changed = make(chan struct{})
+}
+
+// change is closed when something changes; the lock is held.
+func (s *Stream) change() <-chan struct{} {
+	s.waiting = true
+	return s.changed
 }
 
 // arrived queues a payload. The buffer belongs to the stream from here on.
@@ -99,7 +110,7 @@ func (s *Stream) waitForRoom() {
 		if s.bytes <= s.c.limits.streamBytes && !full {
 			return
 		}
-		changed := s.changed
+		changed := s.change()
 		s.mu.Unlock()
 		select {
 		case <-changed:
@@ -154,7 +165,7 @@ func (s *Stream) Read(b []byte) (int, error) {
 
 // wait releases the lock until something changes; expired ends it with os.ErrDeadlineExceeded.
 func (s *Stream) wait(expired <-chan struct{}) error {
-	changed := s.changed
+	changed := s.change()
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	select {
@@ -165,30 +176,34 @@ func (s *Stream) wait(expired <-chan struct{}) error {
 	}
 }
 
-// next returns the next payload whole, for a consumer that gives its buffer back with release.
-func (s *Stream) next() (piece, error) {
+// next appends the payloads that wait to b, at most as many as b has room for, and waits for the first. They
+// stay the stream's until release. An empty result is the end.
+func (s *Stream) next(b [][]byte) ([][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.queue) == 0 {
 		if s.ended != nil || s.closed {
-			return piece{}, s.ended
+			return b, s.ended
 		}
 		if err := s.wait(nil); err != nil {
-			return piece{}, err
+			return b, err
 		}
 	}
-	return s.queue[0], nil
+	for _, p := range s.queue[:min(len(s.queue), cap(b))] {
+		b = append(b, p.rest)
+	}
+	return b, nil
 }
 
-// release is done with the payload that next returned.
-func (s *Stream) release(p piece) error {
+// release is done with the first n payloads.
+func (s *Stream) release(n int) error {
 	s.mu.Lock()
-	if len(s.queue) == 0 { // the stream was abandoned meanwhile
-		s.mu.Unlock()
-		return nil
+	renew := uint32(0)
+	for ; n > 0 && len(s.queue) > 0; n-- { // an abandoned stream has none left
+		size := len(s.queue[0].rest)
+		s.queue[0].rest = nil
+		renew += s.took(size)
 	}
-	s.queue[0].rest = nil
-	renew := s.took(len(p.rest))
 	s.mu.Unlock()
 	return s.renew(renew)
 }
@@ -249,7 +264,7 @@ func (s *Stream) Settle(quiet, limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.ended == nil && !s.closed {
-		changed := s.changed
+		changed := s.change()
 		s.mu.Unlock()
 		silence := time.NewTimer(quiet)
 		still := false
