@@ -65,3 +65,15 @@ test("--seed makes the identity", async () => {
   assert.equal(ids[0], ids[1]);
   assert.notEqual(ids[0], ids[2]);
 });
+
+test("a client that dies leaves an incomplete run, and a server that goes on", async () => {
+  const server = servers.plaintext;
+  const before = server.lines.length;
+  const client = new Peer("js", ["client", "--connect", await server.address(), "--security", "plaintext", "--seconds", "60"]);
+  setTimeout(() => client.process.kill("SIGKILL"), 1500); // for it to connect and to flood
+  await client.ended;
+  const line = await server.until((lines) => lines[before]);
+  assert.equal(line.incomplete, true);
+  assert.ok(line.received_bytes > 0);
+  await meet(server, "js", { security: "plaintext", protocol: "/perf/0.1.0", bytes: 1000 });
+});
