@@ -103,6 +103,8 @@ export class Reader {
   // end resolves at the peer's end of data, and rejects if the stream ended otherwise or on the signal.
   async end(signal) {
     if (!this.stream.readableEnded) await until(this.stream, ["end", "close"], signal);
+    // If the end came during the negotiation, the library has said so already and hands on what it holds.
+    while (this.stream.readBufferLength > 0 && this.stream.status === "open") await until(this.stream, ["message", "close"], signal);
     if (!this.finished || this.stream.status === "reset" || this.stream.status === "aborted") throw whyDown(this.stream);
     if (this.prefixed < this.prefix.length) throw new Error("the stream ended within the header");
   }

@@ -18,6 +18,10 @@ const exact = [
   { protocol: "/perf/1.0.0", bytes: 3_000_001 },
   { protocol: "/perf/1.0.0", bytes: 3_000_001, download: true },
   { protocol: "/perf/1.0.0", bytes: 3_000_001, streams: 5, connections: 2 },
+  // Streams so short that a client which does not wait for the answer to its proposal has ended them by then.
+  { protocol: "/perf/0.1.0", bytes: 500, streams: 50 },
+  { protocol: "/perf/1.0.0", bytes: 500, streams: 50 },
+  { protocol: "/perf/1.0.0", bytes: 500, streams: 50, download: true },
 ];
 const timed = { "0.1.0 up": { protocol: "/perf/0.1.0" }, "1.0.0 up": { protocol: "/perf/1.0.0" }, "1.0.0 down": { protocol: "/perf/1.0.0", download: true } };
 
