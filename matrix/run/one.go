@@ -430,7 +430,9 @@ func (a *attempt) plausible(rep *cell.Rep) error {
 		return suspect("it took %.0f us, less than a round trip", rep.Seconds*1e6)
 	case rep.Seconds < 0.5*a.seconds:
 		return suspect("it measured %.2f s of the %.2f s that it had", rep.Seconds, a.seconds)
-	case a.m.RawTCP > 0 && rep.Goodput > suspectFactor*a.m.RawTCP:
+	case a.key.Stack == "plaintext+none": // this is raw TCP
+		return nil
+	case a.m.RawTCP > 0 && rep.Goodput > suspectFactor*a.m.RawTCP && rep.Goodput > suspectFactor*a.m.rawAgain():
 		return suspect("%.1f Gbit/s is faster than raw TCP here (%.1f)", rep.Goodput/1e9, a.m.RawTCP/1e9)
 	}
 	return nil

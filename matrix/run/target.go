@@ -104,6 +104,17 @@ func (t *Target) Close() {
 	t.wg.Wait()
 }
 
+// rawAgain measures the yardstick once more, since the first time may have been a slow moment of the machine,
+// and returns the better.
+func (m *Runner) rawAgain() float64 {
+	for range 3 {
+		if raw, err := RawTCP(context.Background(), 300*time.Millisecond); err == nil {
+			m.RawTCP = max(m.RawTCP, raw)
+		}
+	}
+	return m.RawTCP
+}
+
 // RawTCP measures how fast this process floods itself over loopback, in bits per second: no peer that is
 // real is much faster.
 func RawTCP(ctx context.Context, d time.Duration) (float64, error) {
