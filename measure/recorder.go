@@ -81,6 +81,7 @@ type Recorder struct {
 	stopped   bool
 	each      func(Interval) // who watches
 	shown     int            // how many intervals he has seen
+	totals    *Totals        // what Stop has returned
 }
 
 // NewRecorder makes a recorder with n meters.
@@ -234,6 +235,9 @@ func (r *Recorder) Stop(complete bool) Totals {
 func (r *Recorder) stop(complete bool) Totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.totals != nil {
+		return *r.totals
+	}
 	end := r.lastByte()
 	if complete && r.schedule.Duration > 0 && r.start.Load() != 0 {
 		end = max(end, r.schedule.Omit+r.schedule.Duration)
@@ -259,6 +263,7 @@ func (r *Recorder) stop(complete bool) Totals {
 	}
 	r.finishIntervals(end, sum)
 	t.Intervals = append([]Interval(nil), r.intervals...)
+	r.totals = &t
 	return t
 }
 

@@ -49,9 +49,8 @@ func either(v, instead float64) float64 {
 
 // Mean summarises values as if they were normally distributed: Student's t, as netperf's -I does.
 func Mean(values []float64, confidence float64) Summary {
-	if len(values) < 2 {
-		m := Median(values, confidence)
-		return Summary{m.Center, math.Inf(-1), math.Inf(1)}
+	if len(values) < 2 { // an interval without bounds has no place in JSON; callers ask for more values anyway
+		return Median(values, confidence)
 	}
 	s := benchmath.AssumeNormal.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), confidence)
 	return Summary{s.Center, s.Lo, s.Hi}

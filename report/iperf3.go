@@ -157,12 +157,16 @@ func iperf3Intervals(first, second *Direction) []object {
 		sum := span(iv.Start, iv.End, iv.Bytes, sender)
 		sum["omitted"] = iv.Omitted
 		withTCP(sum, tcpAt(s, i), tcpAt(s, i-1))
-		// The streams' own intervals are not kept; with one stream they are the sum's.
-		stream := object{"socket": socketOf(0)}
-		for k, v := range sum {
-			stream[k] = v
+		// The streams' own intervals are not kept; with one stream they are the sum's, with more there are none.
+		streams := []object{}
+		if len(s.Streams) == 1 {
+			stream := object{"socket": socketOf(0)}
+			for k, v := range sum {
+				stream[k] = v
+			}
+			streams = append(streams, stream)
 		}
-		entry := object{"streams": []object{stream}, "sum": sum}
+		entry := object{"streams": streams, "sum": sum}
 		if second != nil {
 			if s2, sender2 := own(second); s2 != nil && i < len(s2.Intervals) {
 				iv2 := s2.Intervals[i]
@@ -216,8 +220,12 @@ func iperf3Sum(r *Result, d *Direction, s *Side, sender bool) object {
 	}
 	o := span(0, s.Window, s.Bytes, sender)
 	if sender {
+		tcp := r.TCP
+		if (d.Name == "upload") != (r.Role == "client") { // the other end sent
+			tcp = r.PeerTCP
+		}
 		retransmits := uint64(0)
-		for _, t := range r.TCP {
+		for _, t := range tcp {
 			retransmits += t.Retransmits
 		}
 		o["retransmits"] = retransmits

@@ -4,6 +4,7 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 )
 
@@ -14,7 +15,10 @@ func write(w io.Writer, v any, indent bool) {
 	if indent {
 		e.SetIndent("", "  ")
 	}
-	_ = e.Encode(v) // the model encodes always; a closed stdout cannot be told to anybody
+	if err := e.Encode(v); err != nil {
+		// A closed stdout cannot be told to anybody; anything else is said in JSON too, never in silence.
+		_, _ = fmt.Fprintf(w, "{\"error\":{\"kind\":\"failed\",\"message\":%q}}\n", "encoding the result: "+err.Error())
+	}
 }
 
 // native writes the Result itself, at the end.

@@ -104,7 +104,16 @@ func TestGolden(t *testing.T) {
 func TestIPerf3Consumers(t *testing.T) {
 	var b bytes.Buffer
 	r, _ := New(IPerf3, &b, Options{})
-	r.End(sample())
+	one := sample() // only a run of one stream has figures of streams in its intervals
+	one.Params.Streams = 1
+	for _, d := range one.Directions {
+		for _, side := range []*Side{d.Sender, d.Receiver} {
+			if side != nil {
+				side.Streams = []measure.StreamTotal{{Bytes: side.Bytes}}
+			}
+		}
+	}
+	r.End(one)
 	var doc map[string]any
 	if err := json.Unmarshal(b.Bytes(), &doc); err != nil {
 		t.Fatal(err)
@@ -129,7 +138,7 @@ func TestIPerf3Consumers(t *testing.T) {
 		"pscheduler":       {"intervals.0.streams.0.socket", "intervals.0.streams.0.snd_cwnd", "intervals.0.streams.0.rtt", "intervals.0.streams.0.retransmits", "intervals.0.sum.bits_per_second", "end.streams.0.sender.mean_rtt", "end.sum_sent.bits_per_second"},
 		"iperf3-python":    {"start.timestamp.time", "start.timestamp.timesecs", "start.version", "start.system_info", "start.connected.0.local_host", "start.connected.0.remote_port", "start.test_start.protocol", "start.test_start.num_streams", "start.test_start.blksize", "start.test_start.omit", "start.test_start.duration", "start.tcp_mss_default", "end.sum_sent.bytes", "end.sum_sent.retransmits", "end.sum_received.bytes", "end.sum_received.bits_per_second", "end.cpu_utilization_percent.host_total", "end.cpu_utilization_percent.remote_system"},
 		"iperf3_exporter":  {"end.sum_sent.seconds", "end.sum_sent.bytes", "end.sum_received.seconds", "end.sum_received.bytes"},
-		"openwisp, others": {"end.sum_sent_bidir_reverse.bytes", "end.streams.1.receiver.bytes"},
+		"openwisp, others": {"end.sum_sent_bidir_reverse.bytes", "end.streams.0.receiver.bytes"},
 	} {
 		for _, k := range keys {
 			if get(k) == nil {
@@ -142,6 +151,23 @@ func TestIPerf3Consumers(t *testing.T) {
 	}
 	if got := get("end.sum_received.bits_per_second"); got != 10e9 {
 		t.Errorf("received at %v bit/s, want 1e10", got)
+	}
+}
+
+// TestIPerf3TellsNothingThatIsNotSo: no sum under the name of a stream, and the retransmissions of the end that sent.
+func TestIPerf3TellsNothingThatIsNotSo(t *testing.T) {
+	r := sample()
+	r.PeerTCP = []transport.TCPInfo{{Retransmits: 77}}
+	doc := iperf3Document(r)
+	if streams := doc["intervals"].([]object)[0]["streams"].([]object); len(streams) != 0 {
+		t.Errorf("two streams, and the interval has %v", streams)
+	}
+	end := doc["end"].(object)
+	if got := end["sum_sent"].(object)["retransmits"]; got != uint64(3) {
+		t.Errorf("the client sent again %v segments, want 3", got)
+	}
+	if got := end["sum_sent_bidir_reverse"].(object)["retransmits"]; got != uint64(77) {
+		t.Errorf("the server sent again %v segments, want 77", got)
 	}
 }
 

@@ -239,7 +239,10 @@ func (t *text) repetitions(p *Repetitions) {
 		return digits(v) + " " + p.Unit
 	}
 	t.line("%d runs: %s %s, %.0f %% confidence %s to %s", len(p.Values), what, value(p.Center), 100*p.Level, value(p.Low), value(p.High))
-	if p.Wanted > 0 && !p.Reached {
+	switch {
+	case p.Wanted > 0 && len(p.Values) < 2:
+		t.line("!!! The confidence that was asked for (width %.1f %%) was NOT reached: one run says nothing about it.", 100*p.Wanted)
+	case p.Wanted > 0 && !p.Reached:
 		t.line("!!! The confidence that was asked for (width %.1f %%) was NOT reached: the width is %.1f %%.", 100*p.Wanted, 100*(p.High-p.Low)/p.Center)
 	}
 }
