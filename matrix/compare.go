@@ -45,8 +45,30 @@ func compare(args []string, stdout io.Writer) error {
 	}
 	all := cell.Compare(old, now)
 	render.Comparison(stdout, all)
-	if worst := cell.Worst(old, now, all); threshold > 0 && worst > threshold {
-		return report.Errorf(report.KindThreshold, "", "a cell lost %.1f %%, more than the threshold of %.1f %%", 100*worst, 100*threshold)
+	if threshold == 0 {
+		return nil
+	}
+	return judge(all, threshold)
+}
+
+// judge fails past the threshold, and where the repetitions are too few to say: silence would pass as proof.
+func judge(all []cell.Comparison, threshold float64) error {
+	worst, tooFew := cell.Comparison{}, 0
+	for _, c := range all {
+		if c.Loss() > worst.Loss() {
+			worst = c
+		}
+		if c.Verdict == cell.TooFew {
+			tooFew++
+		}
+	}
+	switch name := fmt.Sprintf("%s to %s over %s", worst.Client, worst.Server, worst.Stack); {
+	case worst.Verdict == cell.Lost:
+		return report.Errorf(report.KindThreshold, "", "%s has no number any more (%s)", name, worst.Note)
+	case worst.Loss() > threshold:
+		return report.Errorf(report.KindThreshold, "", "%s lost %.1f %%, more than the threshold of %.1f %%", name, 100*worst.Loss(), 100*threshold)
+	case tooFew > 0:
+		return report.Errorf(report.KindFailed, "measure both with --reps 4 or more", "%d of %d cells have too few repetitions to show any difference", tooFew, len(all))
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (o *measureOptions) table() *cli.Command {
 
 // measure is the whole of a run.
 func measure(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o := &measureOptions{peersDir: "peers", time: 10 * time.Second, reps: 3, streams: 1, connections: 1, mode: "flood", timeout: 30 * time.Second}
+	o := &measureOptions{peersDir: "peers", time: 10 * time.Second, reps: 5, streams: 1, connections: 1, mode: "flood", timeout: 30 * time.Second}
 	rest, err := o.table().Parse(args, stdout)
 	if err != nil {
 		return err
@@ -173,16 +173,14 @@ func (o *measureOptions) peers() ([]*peer.Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for role, texts := range map[string][]string{"server": o.servers, "client": o.clients} {
-		for _, t := range texts {
-			p, err := peer.Given(role, t)
-			if err != nil {
-				return nil, err
-			}
-			if i := slices.IndexFunc(peers, func(q *peer.Peer) bool { return q.Name == p.Name }); i >= 0 {
-				return nil, fmt.Errorf("--%s %s: there is a peer of that name already", role, t)
-			}
-			peers = append(peers, p)
+	for _, t := range o.servers {
+		if peers, err = join(peers, "server", t); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range o.clients {
+		if peers, err = join(peers, "client", t); err != nil {
+			return nil, err
 		}
 	}
 	// Ours first, then by kind as loaded: tables begin with what one looks for.
@@ -196,6 +194,23 @@ func (o *measureOptions) peers() ([]*peer.Peer, error) {
 		return first(a) - first(b)
 	})
 	return peers, nil
+}
+
+// join adds a peer of the command line. A server and a client of one name that the command line gives are
+// one peer; the names of the folder are taken.
+func join(peers []*peer.Peer, role, text string) ([]*peer.Peer, error) {
+	p, err := peer.Given(role, text)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(peers, func(q *peer.Peer) bool { return q.Name == p.Name })
+	switch {
+	case i < 0:
+		return append(peers, p), nil
+	case peers[i].Merge(p):
+		return peers, nil
+	}
+	return nil, fmt.Errorf("--%s %s: there is a peer of that name with that role already", role, text)
 }
 
 // selection is what the flags leave.

@@ -42,18 +42,30 @@ func matrix(cells ...*Cell) *Matrix { return &Matrix{SchemaVersion: SchemaVersio
 func TestCompare(t *testing.T) {
 	steady := []float64{100, 101, 102, 103, 104, 105}
 	slower := []float64{80, 81, 82, 83, 84, 85}
-	old, now := matrix(of("", steady...)), matrix(of("", slower...))
-	all := Compare(old, now)
-	if len(all) != 1 || !all[0].Significant || all[0].Ratio > 0.82 || Worst(old, now, all) < 0.15 {
-		t.Errorf("a loss of a fifth: %+v, worst %.3f", all, Worst(old, now, all))
-	}
-	all = Compare(old, old)
-	if all[0].Significant || all[0].Ratio != 1 || Worst(old, old, all) != 0 {
-		t.Errorf("against itself: %+v", all)
-	}
-	broken := matrix(of(Failed))
-	if all = Compare(old, broken); all[0].Note == "" || Worst(old, broken, all) != 1 {
-		t.Errorf("a cell that broke: %+v", all)
+	unavailable := &Cell{Key: of("", 1).Key, State: Unavailable}
+	for _, tc := range []struct {
+		name     string
+		old, now *Matrix
+		verdict  Verdict
+		loss     float64
+	}{
+		{"a loss of a fifth", matrix(of("", steady...)), matrix(of("", slower...)), Slower, 0.195},
+		{"a gain", matrix(of("", slower...)), matrix(of("", steady...)), Faster, 0},
+		{"against itself", matrix(of("", steady...)), matrix(of("", steady...)), Tie, 0},
+		{"three of each prove nothing", matrix(of("", 100, 101, 102)), matrix(of("", 1, 2, 3)), TooFew, 0},
+		{"four of each do", matrix(of("", 100, 101, 102, 103)), matrix(of("", 50, 51, 52, 53)), Slower, 0.493},
+		{"a cell that broke", matrix(of("", steady...)), matrix(of(Failed)), Lost, 1},
+		{"one repetition that broke", matrix(of("", steady...)), matrix(of(Failed, steady...)), Lost, 1},
+		{"a peer that is gone", matrix(of("", steady...)), matrix(unavailable), Lost, 1},
+		{"a cell that is gone", matrix(of("", steady...)), matrix(), Lost, 1},
+		{"a cell that is new", matrix(), matrix(of("", steady...)), Added, 0},
+		{"a cell that works now", matrix(of(DNF)), matrix(of("", steady...)), Gained, 0},
+		{"a cell that never worked", matrix(of(DNF)), matrix(unavailable), Neither, 0},
+	} {
+		all := Compare(tc.old, tc.now)
+		if len(all) != 1 || all[0].Verdict != tc.verdict || all[0].Loss() < tc.loss-0.001 || all[0].Loss() > tc.loss+0.001 {
+			t.Errorf("%s: %+v, a loss of %.3f; want %s, %.3f", tc.name, all, all[0].Loss(), tc.verdict, tc.loss)
+		}
 	}
 }
 

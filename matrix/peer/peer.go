@@ -38,6 +38,8 @@ type Peer struct {
 	Dir         string `yaml:"-"` // where its commands run
 	Unavailable string `yaml:"-"` // why it cannot take part; "" if it can
 	Versions    string `yaml:"-"` // what its version command printed
+
+	given bool // on the command line
 }
 
 // Kinds is one kind, or a list of them.
@@ -64,6 +66,7 @@ type Server struct {
 	Wisp    string   `yaml:"wisp"`  // the command on Wisp stacks, if it is another
 	Ready   string   `yaml:"ready"` // json or tcp
 	Stacks  []string `yaml:"stacks"`
+	Result  string   `yaml:"result"` // if it is not the peer's
 }
 
 // A Client is how the peer dials.
@@ -72,7 +75,8 @@ type Client struct {
 	Wisp      string   `yaml:"wisp"` // as the server's
 	Protocols []string `yaml:"protocols"`
 	Stacks    []string `yaml:"stacks"`
-	Modes     []string `yaml:"modes"` // of Wisp clients: flood, echo; both if left out
+	Modes     []string `yaml:"modes"`  // of Wisp clients: flood, echo; both if left out
+	Result    string   `yaml:"result"` // if it is not the peer's
 }
 
 // Unsupported is a cell that is known not to work.
@@ -151,8 +155,10 @@ func (p *Peer) check() error {
 	if p.Result == "" {
 		p.Result = "json"
 	}
-	if !slices.Contains([]string{"json", "iperf3", "none"}, p.Result) {
-		return fmt.Errorf("result %q: want json, iperf3 or none", p.Result)
+	for _, r := range []string{p.Result, p.ServerResult(), p.ClientResult()} {
+		if !slices.Contains([]string{"json", "iperf3", "none"}, r) {
+			return fmt.Errorf("result %q: want json, iperf3 or none", r)
+		}
 	}
 	if p.Server != nil && p.Server.Ready == "" {
 		p.Server.Ready = "tcp"
@@ -183,14 +189,47 @@ func Given(role, text string) (*Peer, error) {
 		p.Kind = Kinds{TCP}
 	}
 	if role == "server" {
-		p.Server, p.Result = &Server{Command: command, Ready: "tcp"}, "none"
+		p.Server = &Server{Command: command, Ready: "tcp", Result: "none", Stacks: p.Stacks}
 		if p.Kind[0] == Libp2p {
-			p.Server.Ready, p.Result = "json", "json"
+			p.Server.Ready, p.Server.Result = "json", "json"
 		}
 	} else {
-		p.Client = &Client{Command: command, Protocols: []string{"/perf/1.0.0", "/perf/0.1.0"}}
+		p.Client = &Client{Command: command, Protocols: []string{"/perf/1.0.0", "/perf/0.1.0"}, Stacks: p.Stacks}
 	}
+	p.given = true
 	return p, p.check()
+}
+
+// Merge adds the role of another peer of the command line to one of the same name. It reports whether that
+// could be: each role once, and of one kind.
+func (p *Peer) Merge(q *Peer) bool {
+	switch {
+	case !p.given || !q.given || p.Kind[0] != q.Kind[0]:
+		return false
+	case q.Server != nil && p.Server == nil:
+		p.Server = q.Server
+	case q.Client != nil && p.Client == nil:
+		p.Client = q.Client
+	default:
+		return false
+	}
+	return true
+}
+
+// ServerResult is how the server tells what it received.
+func (p *Peer) ServerResult() string {
+	if p.Server != nil && p.Server.Result != "" {
+		return p.Server.Result
+	}
+	return p.Result
+}
+
+// ClientResult is how the client tells what it sent.
+func (p *Peer) ClientResult() string {
+	if p.Client != nil && p.Client.Result != "" {
+		return p.Client.Result
+	}
+	return p.Result
 }
 
 // CommandOn is the command on a stack.

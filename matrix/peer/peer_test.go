@@ -73,7 +73,7 @@ func TestFill(t *testing.T) {
 
 func TestGiven(t *testing.T) {
 	p, err := Given("server", "mine[plaintext+wisp]=./wispd -p {port}")
-	if err != nil || p.Name != "mine" || p.Kind[0] != Wisp || p.Server.Ready != "tcp" || p.Result != "none" || p.Server.Command != "./wispd -p {port}" {
+	if err != nil || p.Name != "mine" || p.Kind[0] != Wisp || p.Server.Ready != "tcp" || p.ServerResult() != "none" || p.ClientResult() != "json" || p.Server.Command != "./wispd -p {port}" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	p, err = Given("client", "c=./x {address} {target}")
@@ -85,4 +85,50 @@ func TestGiven(t *testing.T) {
 			t.Errorf("%q was taken", bad)
 		}
 	}
+}
+
+// TestMerge: a server and a client of one name, given on the command line, are one peer.
+func TestMerge(t *testing.T) {
+	given := func(role, text string) *Peer {
+		p, err := Given(role, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := given("server", "mine[plaintext+wisp]=./wispd {port}")
+	if !p.Merge(given("client", "mine=./wisp {address} {target}")) || p.Client == nil || p.ServerResult() != "none" || p.ClientResult() != "json" {
+		t.Errorf("both roles: %+v", p)
+	}
+	if p.Merge(given("client", "mine=./other {target}")) {
+		t.Error("a second client was taken")
+	}
+	if given("server", "mine=./libp2pd {port}").Merge(given("client", "mine=./wisp {target}")) {
+		t.Error("two kinds became one peer")
+	}
+	loaded, err := Parse([]byte("name: mine\nkind: wisp\nstacks: [plaintext+wisp]\nserver: {command: x}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loaded.Merge(given("client", "mine=./wisp {target}")) {
+		t.Error("a peer of the folder was changed")
+	}
+}
+
+// FuzzPeer: files and command lines are written by people; nothing of them may end the program.
+func FuzzPeer(f *testing.F) {
+	f.Add("name: x\nkind: [libp2p]\nstacks: [noise+yamux]\nserver: {command: 'x {port}'}\n")
+	f.Add("mine[plaintext+wisp]=./wispd -p {port} {")
+	f.Add("{a}{{}}")
+	f.Fuzz(func(t *testing.T, text string) {
+		if p, err := Parse([]byte(text)); err == nil && (p.Name == "" || len(p.Kind) == 0) {
+			t.Errorf("%q became %+v", text, p)
+		}
+		if p, err := Given("server", text); err == nil && p.Server == nil {
+			t.Errorf("%q became a server without a command", text)
+		}
+		if out, err := Fill(text, map[string]string{"port": "1"}); err == nil && strings.Contains(out, "{port}") {
+			t.Errorf("%q became %q", text, out)
+		}
+	})
 }

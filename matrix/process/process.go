@@ -23,13 +23,13 @@ const Supervise = "--supervise"
 
 // A Process is a program under way.
 type Process struct {
-	cmd   *exec.Cmd
-	lines chan string // its stdout, closed at its end
-	hold  io.Closer   // the writing end of the pipe: closing it ends the group
-	log   *os.File
-	done  chan struct{}
-	err   error
-	once  sync.Once
+	cmd  *exec.Cmd
+	out  output
+	hold io.Closer // the writing end of the pipe: closing it ends the group
+	log  *os.File
+	done chan struct{}
+	err  error
+	once sync.Once
 }
 
 // A Command is what to start.
@@ -42,7 +42,7 @@ type Command struct {
 // maxLine bounds a line of a peer's output.
 const maxLine = 4 << 20
 
-// Start starts a command. Its stdout goes to Lines and to the log, its stderr to the log.
+// Start starts a command. Its stdout goes to Next and to the log, its stderr to the log.
 func Start(c Command) (*Process, error) {
 	log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -71,32 +71,30 @@ func Start(c Command) (*Process, error) {
 		log.Close()
 		return nil, fmt.Errorf("starting %q: %w", c.Line, err)
 	}
-	p := &Process{cmd: cmd, hold: hold, log: log, lines: make(chan string, 1024), done: make(chan struct{})}
+	p := &Process{cmd: cmd, hold: hold, log: log, out: output{more: make(chan struct{}, 1)}, done: make(chan struct{})}
 	go p.read(stdout)
 	return p, nil
 }
 
-// read copies stdout to the log and to Lines, then waits for the end.
+// read copies stdout to the log and to Next, then waits for the end.
 func (p *Process) read(stdout io.Reader) {
 	s := bufio.NewScanner(stdout)
 	s.Buffer(make([]byte, 64<<10), maxLine)
 	for s.Scan() {
 		fmt.Fprintln(p.log, s.Text())
-		select {
-		case p.lines <- s.Text():
-		default: // nobody reads so many lines
-		}
+		p.out.add(s.Text())
 	}
 	_, _ = io.Copy(io.Discard, stdout)
-	close(p.lines)
 	p.err = p.cmd.Wait()
 	p.hold.Close()
 	p.log.Close()
 	close(p.done)
+	p.out.end()
 }
 
-// Lines are the lines of stdout; the channel is closed at the end.
-func (p *Process) Lines() <-chan string { return p.lines }
+// Next is the next line of stdout. It waits for one, and returns io.EOF when the program has ended and
+// everything it printed was read, or the reason why ctx ended.
+func (p *Process) Next(ctx context.Context) (string, error) { return p.out.next(ctx) }
 
 // Done is closed when the program and its whole group have ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
@@ -135,6 +133,29 @@ func (p *Process) Wait(ctx context.Context) error {
 		p.Stop(time.Second)
 		return context.Cause(ctx)
 	}
+}
+
+// Size is how long a log is so far: where the next program's part of it begins.
+func Size(file string) int64 {
+	info, err := os.Stat(file)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// Since is what a log says from an offset on.
+func Since(file string, offset int64) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.NewSectionReader(f, offset, maxLine))
+	if err != nil {
+		return ""
+	}
+	return string(b)
 }
 
 // LastLine is the last line of a log that says something, for reasons in tables.

@@ -224,16 +224,18 @@ func Comparison(w io.Writer, all []cell.Comparison) {
 	for _, c := range all {
 		name := c.Client + " to " + c.Server + ", " + title(&cell.Cell{Key: c.Key})
 		if c.Note != "" {
-			rows = append(rows, []string{name, "", "", "", "", c.Note})
+			rows = append(rows, []string{name, gbitOr(c.Old), gbitOr(c.New), "", "", string(c.Verdict) + ": " + c.Note})
 			continue
 		}
-		verdict := "a tie"
-		if c.Significant && c.Ratio > 1 {
-			verdict = "faster"
-		} else if c.Significant {
-			verdict = "slower"
-		}
-		rows = append(rows, []string{name, Gbit(c.Old), Gbit(c.New), fmt.Sprintf("%.3f", c.Ratio), fmt.Sprintf("%.3f", c.P), verdict})
+		rows = append(rows, []string{name, Gbit(c.Old), Gbit(c.New), fmt.Sprintf("%.3f", c.Ratio), fmt.Sprintf("%.3f", c.P), string(c.Verdict)})
 	}
 	table(w, rows)
+}
+
+// gbitOr is a rate, or nothing where there is none.
+func gbitOr(bps float64) string {
+	if bps == 0 {
+		return ""
+	}
+	return Gbit(bps)
 }

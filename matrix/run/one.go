@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -20,11 +21,9 @@ import (
 )
 
 const (
-	readyTimeout  = 20 * time.Second // for a server to answer
-	resultTimeout = 5 * time.Second  // for its result after the client's
-	stopGrace     = 3 * time.Second
-	portTries     = 4
-	suspectFactor = 1.5 // faster than raw TCP by more than this is no measurement
+	readyTimeout = 20 * time.Second // for a server to answer
+	stopGrace    = 3 * time.Second
+	portTries    = 4
 )
 
 // A line is what a peer prints.
@@ -120,7 +119,7 @@ func (a *attempt) run(ctx context.Context) (cell.Rep, error) {
 	if last.Protocol != "" && !isWisp(a.key.Stack) {
 		a.protocol = last.Protocol
 	}
-	if err := a.receiversTruth(&rep, server); err != nil {
+	if err := a.receiversTruth(ctx, &rep, server); err != nil {
 		return rep, err
 	}
 	rep.ServerCPU = (server.GroupCPU() - before).Seconds()
@@ -159,6 +158,7 @@ func (a *attempt) startServer(ctx context.Context) (p *process.Process, address 
 		if err != nil {
 			return nil, "", 0, failed("%s's server command: %v", a.server.Name, err)
 		}
+		from := process.Size(a.log)
 		p, err = process.Start(process.Command{Line: command, Dir: a.server.Dir, Log: a.log})
 		if err != nil {
 			return nil, "", 0, err
@@ -168,7 +168,7 @@ func (a *attempt) startServer(ctx context.Context) (p *process.Process, address 
 			return p, address, port, nil
 		}
 		p.Stop(stopGrace)
-		if !inUse(a.log) {
+		if !inUse(process.Since(a.log, from)) {
 			return nil, "", 0, err
 		}
 	}
@@ -184,46 +184,59 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// inUse reports whether a server complained about its port.
-func inUse(log string) bool {
-	l := strings.ToLower(process.LastLine(log))
+// inUse reports whether a server complained about its port, anywhere in what it said: what follows may be a
+// trace of the stack.
+func inUse(said string) bool {
+	l := strings.ToLower(said)
 	return strings.Contains(l, "in use") || strings.Contains(l, "eaddrinuse")
 }
 
 // ready waits for the server's line, or until its port answers.
-func (a *attempt) ready(ctx context.Context, p *process.Process, port int) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+func (a *attempt) ready(ctx context.Context, p *process.Process, port int) (address string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout,
+		&failure{cell.DNF, fmt.Sprintf("%s's server did not answer within %s", a.server.Name, readyTimeout)})
 	defer cancel()
-	byLine := a.server.Server.Ready == "json"
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
+	if a.server.Server.Ready == "json" {
+		address, err = a.readyLine(ctx, p, port)
+	} else {
+		address, err = a.readyPort(ctx, p, port)
+	}
+	if errors.Is(err, io.EOF) {
+		return "", a.ended(a.server.Name+"'s server", p)
+	}
+	return address, err
+}
+
+func (a *attempt) readyLine(ctx context.Context, p *process.Process, port int) (string, error) {
+	for {
+		text, err := p.Next(ctx)
+		if err != nil {
+			return "", err
+		}
+		var l line
+		if json.Unmarshal([]byte(text), &l) != nil || l.Event != "ready" {
+			continue
+		}
+		if isWisp(a.key.Stack) && !strings.HasPrefix(l.Address, "ws") {
+			return a.defaultAddress(port), nil // one port that speaks more than Wisp
+		}
+		return l.Address, nil
+	}
+}
+
+func (a *attempt) readyPort(ctx context.Context, p *process.Process, port int) (string, error) {
+	dialer := net.Dialer{Timeout: time.Second}
 	for {
 		select {
-		case text, ok := <-p.Lines():
-			if !ok {
-				<-p.Done()
-				return "", a.ended(a.server.Name+"'s server", p)
-			}
-			var l line
-			if byLine && json.Unmarshal([]byte(text), &l) == nil && l.Event == "ready" {
-				if isWisp(a.key.Stack) && !strings.HasPrefix(l.Address, "ws") {
-					return a.defaultAddress(port), nil // one port that speaks more than Wisp
-				}
-				return l.Address, nil
-			}
-		case <-poll.C:
-			if byLine {
-				continue
-			}
-			if conn, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", port), time.Second); err == nil {
-				conn.Close()
-				return a.defaultAddress(port), nil
-			}
+		case <-p.Done(): // an answer would be somebody else's
+			return "", io.EOF
 		case <-ctx.Done():
-			if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				return "", err
-			}
-			return "", &failure{cell.DNF, fmt.Sprintf("%s's server did not answer within %s", a.server.Name, readyTimeout)}
+			return "", context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if conn, err := dialer.DialContext(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			conn.Close()
+			return a.defaultAddress(port), nil
 		}
 	}
 }
@@ -279,18 +292,22 @@ func (a *attempt) runClient(ctx context.Context, address string, port int) (*pro
 	return a.parse(p)
 }
 
-// parse reads the client's result out of what it printed.
+// parse reads the client's result out of what it printed; the client has ended.
 func (a *attempt) parse(p *process.Process) (*process.Process, line, error) {
 	var all strings.Builder
 	var last line
-	for text := range p.Lines() {
+	for {
+		text, err := p.Next(context.Background())
+		if err != nil {
+			break
+		}
 		all.WriteString(text + "\n")
 		var l line
 		if json.Unmarshal([]byte(text), &l) == nil && l.Event == "result" {
 			last = l
 		}
 	}
-	switch a.client.Result {
+	switch a.client.ClientResult() {
 	case "iperf3":
 		var err error
 		if last, err = iperf3Line(all.String()); err != nil {
@@ -302,138 +319,4 @@ func (a *attempt) parse(p *process.Process) (*process.Process, line, error) {
 		}
 	}
 	return p, last, nil
-}
-
-// iperf3Line takes the figures out of iperf3's JSON: sent by the client, received by the server.
-func iperf3Line(text string) (line, error) {
-	var doc struct {
-		Error     string
-		Intervals []struct {
-			Sum struct {
-				End   float64
-				Bytes uint64
-			}
-		}
-		End struct {
-			SumSent     struct{ Bytes uint64 } `json:"sum_sent"`
-			SumReceived struct {
-				Bytes   uint64
-				Seconds float64
-			} `json:"sum_received"`
-		}
-	}
-	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		return line{}, err
-	}
-	if doc.Error != "" {
-		return line{}, errors.New(doc.Error)
-	}
-	l := line{Event: "result", Protocol: "iperf3", Sent: doc.End.SumSent.Bytes, Received: doc.End.SumReceived.Bytes, Seconds: doc.End.SumReceived.Seconds}
-	for _, iv := range doc.Intervals {
-		l.Intervals = append(l.Intervals, cell.Interval{End: iv.Sum.End, Bytes: iv.Sum.Bytes})
-	}
-	return l, nil
-}
-
-// receiversTruth finds what arrived, and insists that both ends agree where both can tell.
-func (a *attempt) receiversTruth(rep *cell.Rep, server *process.Process) error {
-	switch {
-	case a.target != nil:
-		return a.truthOfTarget(rep)
-	case a.client.Result == "iperf3":
-		// iperf3 brings both figures itself; what is still in its buffers at the end is not received.
-		rep.Received, rep.Returned, rep.MeasuredAt = rep.Returned, 0, "receiver"
-		rep.Goodput = rate(rep.Received, rep.Seconds)
-		return nil
-	case a.server.Result == "none":
-		rep.Received = rep.Sent
-		rep.Goodput = rate(rep.Sent, rep.Seconds)
-		return nil
-	}
-	received, seconds, err := a.serverResult(rep.Sent, server)
-	if err != nil {
-		return err
-	}
-	rep.Received = received
-	if a.client.Result != "none" && received != rep.Sent {
-		return failed("%s sent %d bytes, %s received %d", a.client.Name, rep.Sent, a.server.Name, received)
-	}
-	if seconds > 0 {
-		rep.Seconds, rep.MeasuredAt = seconds, "receiver"
-	}
-	rep.Goodput = rate(received, rep.Seconds)
-	return nil
-}
-
-func rate(bytes uint64, seconds float64) float64 {
-	if seconds <= 0 {
-		return 0
-	}
-	return float64(bytes) * 8 / seconds
-}
-
-// serverResult sums the server's result lines, one for each stream or one for all, until they account for
-// what was sent or time is up.
-func (a *attempt) serverResult(sent uint64, server *process.Process) (received uint64, seconds float64, err error) {
-	timer := time.NewTimer(resultTimeout)
-	defer timer.Stop()
-	for {
-		select {
-		case text, ok := <-server.Lines():
-			if !ok {
-				<-server.Done()
-				return 0, 0, a.ended(a.server.Name+"'s server", server)
-			}
-			var l line
-			if json.Unmarshal([]byte(text), &l) != nil || l.Event != "result" || l.Received == 0 {
-				continue
-			}
-			received += l.Received
-			seconds = max(seconds, l.Seconds)
-			if received >= sent && sent > 0 {
-				return received, seconds, nil
-			}
-		case <-timer.C:
-			return received, seconds, nil
-		}
-	}
-}
-
-// truthOfTarget waits until the target has what the client says it sent, and compares.
-func (a *attempt) truthOfTarget(rep *cell.Rep) error {
-	deadline := time.Now().Add(resultTimeout)
-	for {
-		bytes, took := a.target.Counted()
-		if bytes >= rep.Sent || time.Now().After(deadline) {
-			rep.Received, rep.Seconds, rep.MeasuredAt = bytes, took.Seconds(), "receiver"
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	rep.Goodput = rate(rep.Received, rep.Seconds)
-	if a.client.Result != "none" && rep.Received != rep.Sent {
-		return failed("%s sent %d bytes through %s, %d arrived", a.client.Name, rep.Sent, a.server.Name, rep.Received)
-	}
-	if a.key.Mode == "echo" && a.client.Result != "none" && rep.Returned != rep.Sent {
-		return failed("%s sent %d bytes, %d came back", a.client.Name, rep.Sent, rep.Returned)
-	}
-	return nil
-}
-
-// plausible refuses numbers that cannot be.
-func (a *attempt) plausible(rep *cell.Rep) error {
-	suspect := func(format string, v ...any) error { return &failure{cell.Suspect, fmt.Sprintf(format, v...)} }
-	switch {
-	case rep.Received == 0:
-		return suspect("nothing was moved")
-	case rep.Seconds < 100e-6:
-		return suspect("it took %.0f us, less than a round trip", rep.Seconds*1e6)
-	case rep.Seconds < 0.5*a.seconds:
-		return suspect("it measured %.2f s of the %.2f s that it had", rep.Seconds, a.seconds)
-	case a.key.Stack == "plaintext+none": // this is raw TCP
-		return nil
-	case a.m.RawTCP > 0 && rep.Goodput > suspectFactor*a.m.RawTCP && rep.Goodput > suspectFactor*a.m.rawAgain():
-		return suspect("%.1f Gbit/s is faster than raw TCP here (%.1f)", rep.Goodput/1e9, a.m.RawTCP/1e9)
-	}
-	return nil
 }

@@ -46,7 +46,7 @@ func fake(role string, args []string) {
 		case "taken":
 			if _, err := os.Stat(args[2]); err != nil {
 				os.WriteFile(args[2], nil, 0o600)
-				fmt.Fprintln(os.Stderr, "address already in use")
+				fmt.Fprintln(os.Stderr, "Error: listen EADDRINUSE\n    at listen (net:1:2)\n    at main (x:3:4)")
 				os.Exit(1)
 			}
 		}
@@ -78,6 +78,10 @@ func fake(role string, args []string) {
 			os.Exit(0)
 		case "instant":
 			seconds = 0.00001
+		case "talkative":
+			for range 5000 {
+				fmt.Println(`{"event":"interval"}`)
+			}
 		}
 		fmt.Printf(`{"event":"result","role":"client","protocol":"/perf/1.0.0","sent_bytes":1000000000,"seconds":%v}`+"\n", seconds)
 	}
@@ -124,6 +128,7 @@ func TestKnownPeers(t *testing.T) {
 		{"good", "hang", cell.DNF, "did not finish within"},
 		{"good", "unsupported", cell.Unsupported, "code 127"},
 		{"good", "mute", cell.Failed, "printed no result"},
+		{"good", "talkative", cell.OK, ""},
 	} {
 		t.Run(tc.server+" and "+tc.client, func(t *testing.T) {
 			m := runner(t)
@@ -235,4 +240,14 @@ func TestCellsAndSelections(t *testing.T) {
 			t.Errorf("%+v: %v, want %v", tc.sel, got, tc.want)
 		}
 	}
+}
+
+func FuzzIperf3(f *testing.F) {
+	f.Add(`{"intervals":[{"sum":{"end":1,"bytes":5}}],"end":{"sum_sent":{"bytes":5},"sum_received":{"bytes":4,"seconds":1}}}`)
+	f.Add(`{"error":"unable to connect"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if l, err := iperf3Line(text); err == nil && l.Event != "result" {
+			t.Errorf("%q became %+v", text, l)
+		}
+	})
 }
