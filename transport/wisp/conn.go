@@ -42,7 +42,7 @@ const (
 	infoTimeout       = 5 * time.Second
 	goodbye           = 500 * time.Millisecond // for a close frame to go out, and for the peer to stop
 	goodbyeBytes      = 4 << 20                // that are still taken meanwhile
-	readBuffer        = 256 << 10
+	readBuffer        = 4 << 10
 	acceptQueue       = 64
 	clientStreamBytes = 4 << 20  // that a stream may queue before the reader waits
 	serverStreamBytes = 16 << 20 // likewise; twice the credit in packets of 64 KiB

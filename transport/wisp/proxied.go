@@ -78,6 +78,9 @@ func reasonOf(err error) Reason {
 // reaches the target.
 func (p *proxying) carry(s *Stream, target net.Conn) {
 	defer target.Close()
+	if s.kind == streamTCP {
+		s.sinkTo(trier(target))
+	}
 	up := make(chan error, 1)
 	go func() { up <- upload(s, target) }()
 	down := make(chan error, 1)

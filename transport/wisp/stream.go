@@ -33,6 +33,9 @@ type Stream struct {
 	ended    error         // what Read says when the queue is empty; nil while the stream is open
 	closed   bool          // we have closed it
 	opened   bool          // the server has confirmed, or has sent something
+
+	// sink takes what it can at once and without waiting; nil if the stream has none. See straight.
+	sink func([]byte) int
 }
 
 // A piece is a payload in the buffer into which it was read.
@@ -55,6 +58,13 @@ func (s *Stream) Destination() (network, host string, port int) {
 	return network, s.dest.host, s.dest.port
 }
 
+// sinkTo has arriving payloads offered to sink before they are queued.
+func (s *Stream) sinkTo(sink func([]byte) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sink = sink
+}
+
 // notify wakes whoever waits; the lock is held. A channel for each packet would cost more than the packet.
 func (s *Stream) notify() {
 	if !s.waiting {
@@ -74,9 +84,17 @@ func (s *Stream) change() <-chan struct{} {
 // arrived queues a payload. The buffer belongs to the stream from here on.
 func (s *Stream) arrived(buf, payload []byte) {
 	s.mu.Lock()
-	if s.ended != nil || s.closed {
+	if len(s.queue) == 0 && s.sink != nil {
+		payload = s.straight(payload)
+	}
+	if gone := len(payload) == 0 && s.sink != nil; gone || s.ended != nil || s.closed {
+		renew := uint32(0)
+		if gone {
+			renew = s.consume()
+		}
 		s.mu.Unlock()
 		putBuffer(buf)
+		_ = s.renew(renew) // an error is the connection's, and the reader meets it next
 		return
 	}
 	if over := !s.c.client && len(s.queue) >= 2*s.c.credit; over {
@@ -208,8 +226,7 @@ func (s *Stream) release(n int) error {
 	return s.renew(renew)
 }
 
-// took accounts for n bytes that left the queue; a piece that is empty goes. It returns the credit to renew;
-// 0 if it is not time yet.
+// took accounts for n bytes that left the queue; a piece that is empty goes. It returns the credit to renew.
 func (s *Stream) took(n int) uint32 {
 	s.bytes -= n
 	s.c.reserve(-n)
@@ -222,6 +239,22 @@ func (s *Stream) took(n int) uint32 {
 		s.queue = nil
 	}
 	s.notify()
+	return s.consume()
+}
+
+// straight offers a payload to the sink and returns what it did not take. It is called with the lock held and
+// an empty queue, so that nobody else writes to where the sink leads: whoever empties the queue is done with a
+// piece only after writing it. The bytes are then still in the cache, and no goroutine has to wake up for them.
+func (s *Stream) straight(payload []byte) []byte {
+	sink := s.sink
+	s.mu.Unlock()
+	n := sink(payload)
+	s.mu.Lock()
+	return payload[n:]
+}
+
+// consume counts a packet that has left the queue and returns the credit to renew; 0 if it is not time yet.
+func (s *Stream) consume() uint32 {
 	if s.c.client || s.kind != streamTCP || s.ended != nil {
 		return 0
 	}

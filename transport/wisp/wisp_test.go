@@ -493,7 +493,7 @@ func TestServerThatNeverContinues(t *testing.T) {
 		}
 		ws.Accept(b, q)
 		p := packet(typeContinue, 0, 3, 0, 0, 0)
-		b.Write(ws.Put(append(make([]byte, ws.HeaderRoom), p...), ws.OpBinary, false, ""))
+		b.Write(ws.Append(nil, ws.OpBinary, false, "", p, nil))
 		io.Copy(io.Discard, r)
 	}()
 	m, err := Client(t.Context(), a, ClientConfig{})
@@ -626,7 +626,7 @@ func TestProxy(t *testing.T) {
 // panic, and without a goroutine left.
 func FuzzServer(f *testing.F) {
 	masked := func(p []byte) []byte {
-		return bytes.Clone(ws.Put(append(make([]byte, ws.HeaderRoom), p...), ws.OpBinary, true, ws.MaskZero))
+		return ws.Append(nil, ws.OpBinary, true, ws.MaskZero, p, nil)
 	}
 	f.Add(append(masked(connectTo(1, streamTCP, PortEcho, InternalHost)), masked(packet(typeData, 1, 'x'))...))
 	f.Add(append(masked(connectTo(1, streamTCP, PortDiscard, InternalHost)), masked(packet(typeClose, 1, 2))...))

@@ -103,14 +103,12 @@ func (w *writer) packet(kind byte, id uint32, payload []byte, expired <-chan str
 	if err := w.lockWithRoom(need, expired); err != nil {
 		return err
 	}
-	at := len(w.pending)
-	w.pending = append(w.pending, make([]byte, ws.HeaderRoom)...)
-	w.pending = append(w.pending, kind)
-	w.pending = binary.LittleEndian.AppendUint32(w.pending, id)
-	w.pending = append(w.pending, payload...)
-	frame := ws.Put(w.pending[at:], ws.OpBinary, w.client, w.mask)
-	w.pending = w.pending[:at+copy(w.pending[at:], frame)]
-	return w.release(at == 0 && need <= inlineLimit)
+	first := len(w.pending) == 0
+	var head [headerLen]byte
+	head[0] = kind
+	binary.LittleEndian.PutUint32(head[1:], id)
+	w.pending = ws.Append(w.pending, ws.OpBinary, w.client, w.mask, head[:], payload)
+	return w.release(first && need <= inlineLimit)
 }
 
 // raw sends a frame that is complete. It does not wait for room, since the reader calls it; a peer that

@@ -3,8 +3,8 @@
 // what is measured here.
 //
 // Reading: a frame's payload goes from the socket's buffer straight into the caller's buffer and is unmasked
-// there; fragments of a message are joined without another copy. Writing: the caller leaves room before its
-// payload, the header is put there, and frame and payload go out together.
+// there; fragments of a message are joined without another copy. Writing: a frame is appended to what else is
+// going out, and its payload is masked while it is copied there.
 package ws
 
 import (
@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 
 	gobwas "github.com/gobwas/ws"
 )
@@ -200,65 +199,4 @@ func unexpected(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-// A Mask makes the masking keys of a client's frames.
-type Mask string
-
-// The masks: random is the standard's, the others are for measuring what masking costs.
-const (
-	MaskRandom Mask = "random"
-	MaskFixed  Mask = "fixed"
-	MaskZero   Mask = "zero"
-)
-
-// Put puts the header of a whole message before the payload b[HeaderRoom:], masks the payload if a client
-// sends it, and returns the frame, a slice of b.
-func Put(b []byte, op byte, client bool, mask Mask) []byte {
-	n := len(b) - HeaderRoom
-	var head [HeaderRoom]byte
-	h := append(head[:0], 0x80|op)
-	maskBit := byte(0)
-	if client {
-		maskBit = 0x80
-	}
-	switch {
-	case n < 126:
-		h = append(h, maskBit|byte(n))
-	case n < 1<<16:
-		h = binary.BigEndian.AppendUint16(append(h, maskBit|126), uint16(n))
-	default:
-		h = binary.BigEndian.AppendUint64(append(h, maskBit|127), uint64(n))
-	}
-	if client {
-		var key [4]byte
-		switch mask {
-		case MaskZero:
-		case MaskFixed:
-			key = [4]byte{0x5a, 0xa5, 0x3c, 0xc3}
-		default:
-			binary.LittleEndian.PutUint32(key[:], rand.Uint32())
-		}
-		h = append(h, key[:]...)
-		if key != [4]byte{} {
-			gobwas.Cipher(b[HeaderRoom:], key, 0)
-		}
-	}
-	frame := b[HeaderRoom-len(h):]
-	copy(frame, h)
-	return frame
-}
-
-// Control makes a small frame: a pong, or a close with a code.
-func Control(op byte, payload []byte, client bool) []byte {
-	b := append(make([]byte, HeaderRoom, HeaderRoom+125), payload...)
-	return Put(b, op, client, MaskRandom)
-}
-
-// Pong answers a ping.
-func Pong(payload []byte, client bool) []byte { return Control(opPong, payload, client) }
-
-// Close ends a WebSocket.
-func Close(code int, client bool) []byte {
-	return Control(opClose, binary.BigEndian.AppendUint16(nil, uint16(code)), client)
 }
