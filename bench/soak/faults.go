@@ -11,6 +11,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,13 +92,8 @@ func (s *step) breakIt(r *rand.Rand) {
 		return
 	}
 	f := fault{after: time.Duration(r.Int64N(int64(s.length))), pause: time.Duration(r.Int64N(int64(2 * time.Second))).Round(time.Millisecond),
-		down: r.IntN(2) == 0, bit: r.IntN(8), offset: logUniform(r, 32<<20)}
-	switch s.test {
-	case "flood", "perf", "rr", "target":
-		f.connection = oneOf(r, 0, 0, 1, 2)
-	default: // many small connections
-		f.connection, f.offset = r.IntN(20), logUniform(r, 4<<10)
-	}
+		down: r.IntN(2) == 0, bit: r.IntN(8)}
+	f.connection, f.offset = s.where(r, f.down)
 	f.path = link.Path{Rate: 1e6 * float64(50+r.IntN(450)), Delay: time.Duration(r.IntN(10)) * time.Millisecond}
 	f.name = oneOf(r, faultCut, faultCut, faultReset, faultReset, faultFlip, faultFlip, faultStall, faultStall, faultFreeze,
 		faultSlow, faultKill, faultKill, faultStop, faultInt)
@@ -104,6 +101,21 @@ func (s *step) breakIt(r *rand.Rand) {
 		f.name = faultStop // the simulated link is TCP's
 	}
 	s.fault = f
+}
+
+// where chooses a connection and a byte of it that the step is likely to have.
+func (s *step) where(r *rand.Rand, down bool) (connection int, offset int64) {
+	offset = logUniform(r, 4<<10)
+	if s.test == "crr" || s.test == "hold" && !slices.Contains(s.args, "--hold-streams") {
+		return r.IntN(20), offset // many small ones
+	}
+	if payload := s.want.up && !down || s.want.down && down; payload && r.IntN(4) > 0 {
+		offset = logUniform(r, 32<<20)
+	}
+	if strings.HasSuffix(s.stack, "+none") || slices.Contains(s.args, "--connections") {
+		connection = oneOf(r, 0, 1, 1, 2) // without a muxer the first one has the control stream
+	}
+	return connection, offset
 }
 
 // A proxy carries connections to the server and breaks one of them.
