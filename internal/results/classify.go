@@ -62,6 +62,7 @@ func kinds() []struct {
 		{transport.ErrPeerID, report.KindConnect, "check the address, or leave out /p2p/… to accept any peer"},
 		{transport.ErrRefused, report.KindRefused, ""},
 		{transport.ErrProtocol, report.KindUnsupported, "--protocol chooses another"},
+		{transport.ErrNoHalfClose, report.KindUnsupported, "this protocol needs one: choose another --protocol, or --mux yamux"},
 		{syscall.ECONNREFUSED, report.KindConnect, "is the server running, and is this its port?"},
 		{stack.ErrUnreachable, report.KindConnect, ""},
 		{transport.ErrHandshake, report.KindConnect, "do both ends use the same --security and --mux?"},
