@@ -19,9 +19,13 @@ import (
 	"muxperf/protocol"
 	"muxperf/protocol/control"
 	"muxperf/report"
+	"muxperf/testee"
 	"muxperf/transport"
 	"muxperf/transport/tcp"
 )
+
+// maxBlocking is how many transactions in flight may each block a thread.
+const maxBlocking = 16
 
 // A Wisp server that has renewed no credit for so long has passed on what it will: closing earlier loses what
 // it has queued. The time is not measured.
@@ -129,7 +133,11 @@ func (r *runner) openForeign(ctx context.Context, sessions []transport.Session, 
 func (r *runner) bareStream(ctx context.Context) (transport.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.connectTimeout)
 	defer cancel()
-	conn, err := tcp.Dial(ctx, r.o.address.Network, r.o.address.HostPort(), r.cfg.TCP)
+	dial := tcp.Dial
+	if r.o.test != report.Flood && r.o.engine != testee.EngineNet && r.o.outstanding <= maxBlocking {
+		dial = tcp.DialBlocking
+	}
+	conn, err := dial(ctx, r.o.address.Network, r.o.address.HostPort(), r.cfg.TCP)
 	if err != nil {
 		return nil, report.Wrap(report.KindConnect, fmt.Errorf("cannot connect to %s: %w", r.o.address, err), "is a server listening there?")
 	}

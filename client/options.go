@@ -14,6 +14,7 @@ import (
 	"muxperf/protocol"
 	"muxperf/protocol/control"
 	"muxperf/report"
+	"muxperf/testee"
 	"muxperf/transport/identity"
 	"muxperf/transport/stack"
 	"muxperf/transport/wisp"
@@ -59,6 +60,7 @@ type clientOptions struct {
 	outstanding       int
 	transactions      float64
 	noControl         bool
+	engine            string
 	holdStreams       bool
 	batch             int
 	batchDelay        time.Duration
@@ -89,7 +91,7 @@ func defaults() *clientOptions {
 	return &clientOptions{
 		port: options.DefaultPort, security: stack.Noise, mux: stack.Yamux, protocol: "auto",
 		test: report.Flood, time: 10 * time.Second, block: protocol.BlockSize, streams: 1, connections: 1,
-		request: 1, response: 1, outstanding: 1, reps: 1,
+		request: 1, response: 1, outstanding: 1, reps: 1, engine: "auto",
 		wispVersion: "auto", wispMask: "random", connectTimeout: 10 * time.Second, stall: control.DefaultStall,
 		layers: options.DefaultLayers(), output: options.Output{Format: "a", Interval: time.Second},
 	}
@@ -138,6 +140,8 @@ func (o *clientOptions) table() *cli.Command {
 	g.Count(&o.outstanding, "outstanding", "", "N", 1, 10000, "in flight at once")
 	g.Func(o.setTransactions, "rate", "", "N", "open loop: so many a second, whatever the responses do")
 	g.Switch(&o.noControl, "no-control", "", "the server is a bare echo or discard server, without any protocol of ours")
+	g.Choice(&o.engine, "engine", "", "NAME", []string{"auto", testee.EngineEpoll, testee.EngineNet},
+		"of bare rr and crr: system calls of our own, or Go's net; auto takes the former where it exists")
 	g.Switch(&o.output.Histogram, "histogram", "", "draw the distribution")
 
 	g = c.Group("Holding (--test hold)")

@@ -4,7 +4,7 @@
 // calls. Only the wait may block, and it is tried without blocking first: in a round trip the next request is
 // there before the scheduler could have been told.
 //
-// A connection that has nothing to say costs an entry of 48 bytes and no buffer: one buffer serves all. A
+// A connection that has nothing to say costs 64 bytes or so and no buffer: one buffer serves all. A
 // peer that does not take its echo gets a buffer of its own with what is left, and is not read from until
 // that is gone.
 
@@ -16,7 +16,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
@@ -44,16 +43,26 @@ type connection struct {
 	ended   bool   // the peer has sent its end of data
 	stalled bool   // waits for the peer to read
 	noted   bool   // that it does not read has been said
+	stalls  int32  // how often it has begun to wait
 	pending []byte // echo that the peer has not taken
+}
+
+// A waiting connection is one that began to wait for its peer; the log line is due when it still does after
+// stallAfter.
+type waiting struct {
+	c     *connection
+	stall int32 // of c.stalls
+	since time.Time
 }
 
 type epollEngine struct {
 	t        *Testee
 	ep       int
 	listenFD int
-	file     *os.File // keeps listenFD alive: the garbage collector would close it
-	wake     [2]int   // a pipe that ends the wait
-	conns    map[int32]*connection
+	file     *os.File      // keeps listenFD alive: the garbage collector would close it
+	wake     [2]int        // a pipe that ends the wait
+	conns    []*connection // by descriptor
+	waiting  []waiting     // in the order of since
 	buf      []byte
 	letters  []byte
 	paused   time.Time // accepting rests until then; zero if it does not
@@ -64,12 +73,17 @@ func newEpoll(t *Testee) (engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &epollEngine{t: t, file: f, listenFD: int(f.Fd()), conns: map[int32]*connection{}, buf: make([]byte, epollBuffer)}
+	e := &epollEngine{t: t, file: f, listenFD: int(f.Fd()), buf: make([]byte, epollBuffer)}
 	if t.spec.Mode == Chargen {
 		e.letters = letters()
 	}
 	if err := unix.SetNonblock(e.listenFD, true); err != nil {
 		return nil, fmt.Errorf("making the listener non-blocking: %w", err)
+	}
+	if t.spec.Network != "unix" { // accepted sockets have it from their listener: a call less for each
+		if err := unix.SetsockoptInt(e.listenFD, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+			return nil, fmt.Errorf("setting TCP_NODELAY: %w", err)
+		}
 	}
 	if e.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("creating an epoll instance: %w", err)
@@ -122,8 +136,10 @@ func (e *epollEngine) serve(ctx context.Context) error {
 // close gives everything back.
 func (e *epollEngine) close() {
 	for _, c := range e.conns {
-		unix.Close(int(c.fd))
-		e.t.c.open.Add(-1)
+		if c != nil {
+			unix.Close(int(c.fd))
+			e.t.c.open.Add(-1)
+		}
 	}
 	e.conns = nil
 	unix.Close(e.ep)
@@ -158,6 +174,7 @@ func (e *epollEngine) loop(ctx context.Context) error {
 			}
 		}
 		e.resumeAccept()
+		e.noteStalls()
 	}
 }
 
@@ -173,16 +190,26 @@ func (e *epollEngine) wait(events []unix.EpollEvent) (int, error) {
 			break
 		}
 	}
-	timeout := -1
-	if !e.paused.IsZero() {
-		timeout = int(max(1, time.Until(e.paused).Milliseconds()))
-	}
 	for {
-		n, err := unix.EpollWait(e.ep, events, timeout)
+		n, err := unix.EpollWait(e.ep, events, e.timeout())
 		if err != unix.EINTR {
 			return n, err
 		}
 	}
+}
+
+// timeout is how long a wait may last, in milliseconds: until the next thing that is due; -1 if nothing is.
+func (e *epollEngine) timeout() int {
+	due := e.paused
+	if len(e.waiting) > 0 {
+		if t := e.waiting[0].since.Add(stallAfter); due.IsZero() || t.Before(due) {
+			due = t
+		}
+	}
+	if due.IsZero() {
+		return -1
+	}
+	return int(max(0, time.Until(due).Milliseconds())) + 1
 }
 
 // accept takes some of the connections that wait.
@@ -215,9 +242,6 @@ func (e *epollEngine) resumeAccept() {
 }
 
 func (e *epollEngine) add(fd int32) {
-	if e.t.spec.Network != "unix" {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-	}
 	events := uint32(unix.EPOLLIN | unix.EPOLLRDHUP)
 	if e.letters != nil {
 		events = unix.EPOLLOUT
@@ -225,6 +249,9 @@ func (e *epollEngine) add(fd int32) {
 	if err := e.watch(int(fd), events, unix.EPOLL_CTL_ADD); err != nil {
 		unix.Close(int(fd))
 		return
+	}
+	for int(fd) >= len(e.conns) {
+		e.conns = append(e.conns, make([]*connection, max(64, len(e.conns)))...)
 	}
 	e.conns[fd] = &connection{fd: fd}
 	e.t.c.accepted.Add(1)
@@ -239,7 +266,8 @@ func (e *epollEngine) drop(c *connection) {
 		e.t.debug("disconnected", peerName(int(c.fd)))
 	}
 	unix.Close(int(c.fd)) // and out of the epoll set with it
-	delete(e.conns, c.fd)
+	e.conns[c.fd] = nil
+	c.stalled = false
 	e.t.c.open.Add(-1)
 }
 
@@ -259,7 +287,7 @@ func (e *epollEngine) handle(c *connection, events uint32) {
 
 // read takes what is there, once: a loop would starve the others, and epoll tells again.
 func (e *epollEngine) read(c *connection) {
-	n, errno := rawRead(c.fd, e.buf)
+	n, errno := e.receive(c.fd)
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 		return
@@ -277,108 +305,4 @@ func (e *epollEngine) read(c *connection) {
 		return
 	}
 	e.echo(c, e.buf[:n])
-}
-
-// echo writes b, after what still waits. What the peer does not take waits in a buffer of its own.
-func (e *epollEngine) echo(c *connection, b []byte) {
-	if len(c.pending) == 0 {
-		sent, errno := rawWrite(c.fd, b)
-		if errno != 0 && errno != unix.EAGAIN && errno != unix.EINTR {
-			e.drop(c)
-			return
-		}
-		e.t.c.out.Add(int64(sent))
-		if b = b[sent:]; len(b) == 0 {
-			return
-		}
-	}
-	if e.t.cfg.OnStall == StallDrop {
-		room := max(0, e.t.cfg.StallCap-len(c.pending))
-		e.t.c.dropped.Add(int64(max(0, len(b)-room)))
-		b = b[:min(len(b), room)]
-	}
-	c.pending = append(c.pending, b...)
-	e.stall(c)
-}
-
-// stall waits for room at the peer. Reading goes on only where the excess is dropped.
-func (e *epollEngine) stall(c *connection) {
-	if c.stalled {
-		return
-	}
-	c.stalled = true
-	events := uint32(unix.EPOLLOUT)
-	if e.t.cfg.OnStall == StallDrop {
-		events |= unix.EPOLLIN | unix.EPOLLRDHUP
-	}
-	if !c.noted {
-		c.noted = true
-		e.t.stalled(peerName(int(c.fd)))
-	}
-	if err := e.watch(int(c.fd), events, unix.EPOLL_CTL_MOD); err != nil {
-		e.drop(c)
-	}
-}
-
-// flush goes on with what waits; when it is gone, reading goes on too.
-func (e *epollEngine) flush(c *connection) {
-	sent, errno := rawWrite(c.fd, c.pending)
-	if errno != 0 && errno != unix.EAGAIN && errno != unix.EINTR {
-		e.drop(c)
-		return
-	}
-	e.t.c.out.Add(int64(sent))
-	if c.pending = c.pending[sent:]; len(c.pending) > 0 {
-		return
-	}
-	c.pending, c.stalled = nil, false
-	if c.ended {
-		e.drop(c)
-		return
-	}
-	if err := e.watch(int(c.fd), unix.EPOLLIN|unix.EPOLLRDHUP, unix.EPOLL_CTL_MOD); err != nil {
-		e.drop(c)
-	}
-}
-
-// generate sends more, as far as the peer takes it.
-func (e *epollEngine) generate(c *connection) {
-	n, errno := rawWrite(c.fd, e.letters)
-	e.t.c.out.Add(int64(n))
-	if errno != 0 && errno != unix.EAGAIN && errno != unix.EINTR {
-		e.drop(c)
-	}
-}
-
-// rawRead reads without telling the scheduler: the socket is non-blocking.
-func rawRead(fd int32, b []byte) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), 0
-}
-
-// rawWrite writes likewise. MSG_NOSIGNAL spares us SIGPIPE.
-func rawWrite(fd int32, b []byte) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), 0
-}
-
-// peerName is the address at the other end, for logs.
-func peerName(fd int) string {
-	sa, err := unix.Getpeername(fd)
-	if err != nil {
-		return "unknown"
-	}
-	switch a := sa.(type) {
-	case *unix.SockaddrInet4:
-		return net.JoinHostPort(net.IP(a.Addr[:]).String(), strconv.Itoa(a.Port))
-	case *unix.SockaddrInet6:
-		return net.JoinHostPort(net.IP(a.Addr[:]).String(), strconv.Itoa(a.Port))
-	}
-	return "unix"
 }

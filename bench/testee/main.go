@@ -1,5 +1,5 @@
-// Command testee reproduces the figures of docs/testee.md: round trips and connections against both engines and
-// against sockperf, interleaved, and the accept rate of both engines.
+// Command testee reproduces the figures of docs/testee.md: round trips and connections with both engines, each
+// at both ends, and with sockperf, interleaved, and the accept rate of both engines.
 //
 //	go run ./bench/testee [-rounds 3] [-seconds 2] [-hold 60000,250000]
 package main
@@ -140,7 +140,7 @@ func (b bench) transactions(ctx context.Context) error {
 	for range b.rounds {
 		for _, engine := range []string{"epoll", "net"} {
 			for _, test := range []string{"rr", "crr"} {
-				r, err := b.client(ctx, "--test", test, "-t", seconds, addrs[engine])
+				r, err := b.client(ctx, "--test", test, "-t", seconds, "--engine", engine, addrs[engine])
 				if err != nil {
 					return fmt.Errorf("%s against %s: %w", test, engine, err)
 				}
