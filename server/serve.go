@@ -119,7 +119,11 @@ func (s *service) serveConn(ctx context.Context, conn net.Conn) {
 	info := session.Info()
 	s.log.Debug("connected", "client", info.Remote, "stack", info.Stack.String(), "peer", info.RemotePeer)
 	var streams sync.WaitGroup
-	active := s.sessions.add(s.limits.idle, func() { session.Close() })
+	busy := func() bool {
+		c, ok := session.(transport.StreamCounter)
+		return ok && c.Streams() > 0
+	}
+	active := s.sessions.add(s.limits.idle, busy, func() { session.Close() })
 	defer s.sessions.remove(active)
 	for {
 		st, err := session.Accept(ctx)

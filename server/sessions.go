@@ -19,27 +19,42 @@ type sessionSet struct {
 type activity struct {
 	set     *sessionSet
 	close   func()
+	busy    func() bool   // there are streams that are not counted here
 	after   time.Duration // idle time that is allowed; 0: any
 	timer   *time.Timer
 	streams int
 }
 
-// add registers a session.
-func (s *sessionSet) add(idle time.Duration, close func()) *activity {
+// add registers a session. busy tells of streams that its owner does not enter, such as those that a Wisp
+// server passes on.
+func (s *sessionSet) add(idle time.Duration, busy func() bool, close func()) *activity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
 		s.open = map[*activity]struct{}{}
 	}
-	a := &activity{set: s, close: close, after: idle}
+	a := &activity{set: s, close: close, busy: busy, after: idle}
 	s.open[a] = struct{}{}
 	switch {
 	case s.draining:
 		go close()
 	case idle > 0:
-		a.timer = time.AfterFunc(idle, close)
+		a.timer = time.AfterFunc(idle, a.expire)
 	}
 	return a
+}
+
+// expire closes a session that was idle for long enough, or waits as long again.
+func (a *activity) expire() {
+	if !a.busy() {
+		a.close()
+		return
+	}
+	a.set.mu.Lock()
+	defer a.set.mu.Unlock()
+	if _, open := a.set.open[a]; open && a.streams == 0 {
+		a.timer.Reset(a.after)
+	}
 }
 
 // remove forgets a session that has ended.

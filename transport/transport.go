@@ -43,6 +43,12 @@ type TargetDialer interface {
 	DialTarget(ctx context.Context, network, host string, port int) (Stream, error)
 }
 
+// A StreamCounter is a Session, or a Muxer, that knows how many streams there are, those included that
+// Accept does not return: a Wisp server passes them on to other hosts.
+type StreamCounter interface {
+	Streams() int
+}
+
 // A Stream is one byte stream with a protocol agreed on it.
 type Stream interface {
 	MuxStream

@@ -198,6 +198,14 @@ func (s *session) DialTarget(ctx context.Context, network, host string, port int
 	return &stream{ms, network}, nil
 }
 
+// Streams is how many streams the muxer has; 0 if it does not know.
+func (s *session) Streams() int {
+	if c, ok := s.mux.(transport.StreamCounter); ok {
+		return c.Streams()
+	}
+	return 0
+}
+
 // A stream is a MuxStream with its protocol.
 type stream struct {
 	transport.MuxStream

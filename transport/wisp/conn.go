@@ -173,6 +173,13 @@ func (c *Conn) add(s *Stream) bool {
 	return true
 }
 
+// Streams is how many streams are open, those to other hosts included.
+func (c *Conn) Streams() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.streams)
+}
+
 // forget drops a stream that is over on both sides.
 func (c *Conn) forget(id uint32) {
 	c.mu.Lock()
