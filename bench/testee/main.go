@@ -63,6 +63,9 @@ func run(ctx context.Context, args []string) error {
 	if err := b.transactions(ctx); err != nil {
 		return err
 	}
+	if err := b.queue(ctx); err != nil {
+		return err
+	}
 	if err := b.accepts(ctx); err != nil {
 		return err
 	}
