@@ -95,6 +95,9 @@ func (s *step) breakIt(r *rand.Rand) {
 		down: r.IntN(2) == 0, bit: r.IntN(8)}
 	f.connection, f.offset = s.where(r, f.down)
 	f.path = link.Path{Rate: 1e6 * float64(50+r.IntN(450)), Delay: time.Duration(r.IntN(10)) * time.Millisecond}
+	if n := time.Duration(s.want.count); n > 0 {
+		f.path.Delay = min(f.path.Delay, 10*time.Second/n) // 20 s of round trips, one after the other
+	}
 	f.name = oneOf(r, faultCut, faultCut, faultReset, faultReset, faultFlip, faultFlip, faultStall, faultStall, faultFreeze,
 		faultSlow, faultKill, faultKill, faultStop, faultInt)
 	if f.name == faultSlow && (s.place == mainUnix || s.place == echoUnix) {

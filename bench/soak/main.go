@@ -152,13 +152,16 @@ func (s *soak) soak(ctx context.Context) {
 	watcher.Wait()
 }
 
+// warmUp is the least time after which a server has met most of what there is.
+const warmUp = 10 * time.Second
+
 // watch tells the progress, and notices when the server ends.
 func (s *soak) watch(ctx context.Context, gone context.CancelFunc) {
 	began := time.Now()
 	tick, second := time.NewTicker(10*time.Second), time.NewTicker(time.Second)
 	defer tick.Stop()
 	defer second.Stop()
-	warm := time.After(s.duration * 15 / 100)
+	warm := max(s.duration*15/100, warmUp)
 	for {
 		select {
 		case <-ctx.Done():
@@ -167,10 +170,8 @@ func (s *soak) watch(ctx context.Context, gone context.CancelFunc) {
 			s.ledger.fail("the server has ended: " + s.server.end())
 			gone()
 			return
-		case <-warm:
-			s.ledger.warmRSS = s.server.usage().rss
 		case <-second.C:
-			s.ledger.seen(s.server.usage())
+			s.ledger.seen(s.server.usage(), time.Since(began) < warm)
 		case <-tick.C:
 			s.ledger.progress(s.out, time.Since(began), s.server.usage())
 		}

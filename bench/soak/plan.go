@@ -193,12 +193,13 @@ func (s *step) transactions(r *rand.Rand, test string, count int) {
 	s.length = 2 * time.Second
 }
 
-// sizes adds those of requests and responses.
+// sizes adds those of requests and responses, of at most 64 MiB in all: on a slow link that takes 10 s.
 func (s *step) sizes(r *rand.Rand, equal bool) {
 	if r.IntN(2) == 0 {
 		return
 	}
-	request, response := logUniform(r, 64<<10), logUniform(r, 64<<10)
+	most := min(64<<10, float64(64<<20/s.want.count))
+	request, response := logUniform(r, most), logUniform(r, most)
 	if equal {
 		response = request
 	}
@@ -208,12 +209,12 @@ func (s *step) sizes(r *rand.Rand, equal bool) {
 func (s *step) rr(r *rand.Rand) {
 	s.layers(r)
 	s.transactions(r, "rr", 5000)
-	s.sizes(r, false)
 	if r.IntN(2) == 0 {
 		n := oneOf(r, 2, 5)
 		s.add("-P", strconv.Itoa(n))
 		s.want.count *= uint64(n) // -n is of each stream
 	}
+	s.sizes(r, false)
 }
 
 func (s *step) crr(r *rand.Rand) {

@@ -18,10 +18,10 @@ const shownFailures = 50
 
 // A ledger counts. It is safe for concurrent use.
 type ledger struct {
-	seed    uint64
-	warmRSS int64
+	seed uint64
 
 	mu       sync.Mutex
+	warmRSS  int64
 	tests    map[string]*row
 	stacks   map[string]*row
 	faults   map[string]*row
@@ -115,10 +115,13 @@ func (l *ledger) note(format string, a ...any) {
 	l.notes = append(l.notes, fmt.Sprintf(format, a...))
 }
 
-// seen keeps the most that the server has held.
-func (l *ledger) seen(u usage) {
+// seen keeps the most that the server has held, and has held while it warmed up.
+func (l *ledger) seen(u usage, warming bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if warming {
+		l.warmRSS = max(l.warmRSS, u.rss)
+	}
 	l.most = usage{max(l.most.files, u.files), max(l.most.rss, u.rss)}
 }
 
