@@ -97,7 +97,11 @@ func (m *Runner) protocolFor(key cell.Key) string {
 // run is the whole life of both ends.
 func (a *attempt) run(ctx context.Context) (cell.Rep, error) {
 	if isWisp(a.key.Stack) {
-		t, err := NewTarget(a.key.Mode == "echo")
+		does := drop
+		if a.key.Mode == "echo" {
+			does = echo
+		}
+		t, err := NewTarget(does)
 		if err != nil {
 			return cell.Rep{}, err
 		}

@@ -3,6 +3,8 @@ package run
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -250,4 +252,32 @@ func FuzzIperf3(f *testing.F) {
 			t.Errorf("%q became %+v", text, l)
 		}
 	})
+}
+
+// TestTarget: every byte is counted, whether it is copied, left in the kernel, or sent back.
+func TestTarget(t *testing.T) {
+	for _, does := range []deed{drop, discard, echo} {
+		target, err := NewTarget(does)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("tcp", target.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 3<<20 + 1
+		go func() {
+			_, _ = conn.Write(make([]byte, n))
+			_ = conn.(*net.TCPConn).CloseWrite()
+		}()
+		back, err := io.Copy(io.Discard, conn)
+		if want := map[deed]int64{echo: n}[does]; err != nil || back != want {
+			t.Errorf("deed %v: %d bytes came back, %v", does, back, err)
+		}
+		if counted, _ := target.Counted(); counted != n {
+			t.Errorf("deed %v: counted %d of %d bytes", does, counted, n)
+		}
+		conn.Close()
+		target.Close()
+	}
 }

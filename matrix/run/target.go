@@ -11,10 +11,19 @@ import (
 	"time"
 )
 
+// A deed is what a target does with what arrives.
+type deed int
+
+const (
+	drop    deed = iota // leave it in the kernel
+	discard             // read it, as any receiver has to
+	echo                // send it back
+)
+
 // A Target discards or echoes what arrives on any number of connections, and counts it.
 type Target struct {
 	listener net.Listener
-	echo     bool
+	does     deed
 	wg       sync.WaitGroup
 
 	mu          sync.Mutex
@@ -24,12 +33,12 @@ type Target struct {
 }
 
 // NewTarget listens on a free loopback port.
-func NewTarget(echo bool) (*Target, error) {
+func NewTarget(does deed) (*Target, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{listener: l, echo: echo, conns: map[net.Conn]struct{}{}}
+	t := &Target{listener: l, does: does, conns: map[net.Conn]struct{}{}}
 	t.wg.Go(t.accept)
 	return t, nil
 }
@@ -59,11 +68,15 @@ func (t *Target) serve(conn net.Conn) {
 		t.mu.Unlock()
 	}()
 	buf := make([]byte, 128<<10)
+	read := conn.Read
+	if t.does == drop {
+		read = discarding(conn)
+	}
 	for {
-		n, err := conn.Read(buf)
+		n, err := read(buf)
 		if n > 0 {
 			t.count(n)
-			if t.echo {
+			if t.does == echo {
 				if _, err := conn.Write(buf[:n]); err != nil {
 					return
 				}
@@ -118,7 +131,7 @@ func (m *Runner) rawAgain() float64 {
 // RawTCP measures how fast this process floods itself over loopback, in bits per second: no peer that is
 // real is much faster.
 func RawTCP(ctx context.Context, d time.Duration) (float64, error) {
-	t, err := NewTarget(false)
+	t, err := NewTarget(discard)
 	if err != nil {
 		return 0, err
 	}
