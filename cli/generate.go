@@ -70,22 +70,31 @@ func (c *Command) each(do func(f *Flag)) {
 	}
 }
 
+// bash splits --flag=value at the sign. A flag whose value may be left out takes one only there.
 func (c *Command) bash() string {
 	var words []string
 	var cases strings.Builder
 	c.each(func(f *Flag) {
 		words = append(words, "--"+f.Name)
-		if len(f.Choices) > 0 {
-			pattern := "--" + f.Name
-			if f.Short != "" {
-				pattern += "|-" + f.Short
-			}
-			fmt.Fprintf(&cases, "\t\t%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", pattern, strings.Join(f.Choices, " "))
+		if len(f.Choices) == 0 {
+			return
 		}
+		pattern, only := "--"+f.Name, ""
+		if f.Optional != "" {
+			only = "[[ $sign ]] && "
+		} else if f.Short != "" {
+			pattern += "|-" + f.Short
+		}
+		fmt.Fprintf(&cases, "\t\t%s) %sCOMPREPLY=($(compgen -W '%s' -- \"$cur\")) && return ;;\n", pattern, only, strings.Join(f.Choices, " "))
 	})
 	return fmt.Sprintf(`# bash completion for %[1]s
 _%[1]s() {
-	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} sign=
+	if [[ $cur == = ]]; then
+		cur= sign=1
+	elif [[ $prev == = ]]; then
+		prev=${COMP_WORDS[COMP_CWORD-2]} sign=1
+	fi
 	case $prev in
 %[2]s	esac
 	if [[ $cur == -* ]]; then
@@ -103,18 +112,22 @@ func (c *Command) zsh() string {
 	fmt.Fprintf(&b, "#compdef %s\n_arguments -s \\\n", c.Name)
 	quote := strings.NewReplacer("'", "'\\''", "[", `\[`, "]", `\]`, ":", `\:`)
 	c.each(func(f *Flag) {
-		value := ""
-		if f.Arg != "" && f.Optional == "" {
-			value = ":" + quote.Replace(f.Arg) + ":"
+		value, long := "", "--"+f.Name
+		if f.Optional != "" { // the value, if there is one, follows a sign
+			long += "=-"
+			value = ":"
+		}
+		if f.Arg != "" {
+			value += ":" + quote.Replace(f.Arg) + ":"
 			if len(f.Choices) > 0 {
 				value += "(" + strings.Join(f.Choices, " ") + ")"
 			}
 		}
 		help := quote.Replace(f.Help)
 		if f.Short != "" {
-			fmt.Fprintf(&b, "\t'(-%s --%s)'{-%s,--%s}'[%s]%s' \\\n", f.Short, f.Name, f.Short, f.Name, help, value)
+			fmt.Fprintf(&b, "\t'(-%s --%s)'{-%s,%s}'[%s]%s' \\\n", f.Short, f.Name, f.Short, long, help, value)
 		} else {
-			fmt.Fprintf(&b, "\t'--%s[%s]%s' \\\n", f.Name, help, value)
+			fmt.Fprintf(&b, "\t'%s[%s]%s' \\\n", long, help, value)
 		}
 	})
 	b.WriteString("\t'*:address:_hosts'\n")

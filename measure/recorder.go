@@ -14,6 +14,7 @@ package measure
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,8 +32,13 @@ type Interval struct {
 	Start   time.Duration `json:"start_ns"`
 	End     time.Duration `json:"end_ns"`
 	Bytes   uint64        `json:"bytes"`
-	Omitted bool          `json:"omitted,omitempty"` // part of the warm-up
+	Omitted bool          `json:"omitted,omitempty"`      // part of the warm-up
+	Streams []uint64      `json:"stream_bytes,omitempty"` // of each stream; see maxStreamValues
 }
+
+// maxStreamValues bounds how many values of single streams the intervals of a run keep: with very many streams,
+// or in a very long run, the later intervals have the sum alone.
+const maxStreamValues = 64 << 10
 
 // A StreamTotal is one stream's part of the measured window.
 type StreamTotal struct {
@@ -75,6 +81,8 @@ type Recorder struct {
 	mu        sync.Mutex
 	cutAt     time.Duration // the last cut, from the start
 	cutBytes  uint64        // the sum of all meters at it
+	cutEach   []uint64      // each meter at it
+	values    int           // of single streams that the intervals keep
 	omitBytes []uint64      // each meter at the end of the warm-up; nil before it
 	omitEnd   time.Duration
 	intervals []Interval
@@ -202,23 +210,41 @@ func (r *Recorder) cut() (Interval, bool) {
 		return Interval{}, false
 	}
 	at := r.Elapsed()
-	each := make([]uint64, len(r.meters))
-	var sum uint64
+	each, sum := r.read()
+	iv := Interval{Start: r.cutAt, End: at, Bytes: sum - r.cutBytes, Omitted: r.omitBytes == nil, Streams: r.sinceCut(each)}
+	if r.omitBytes == nil && at >= r.schedule.Omit {
+		r.omitBytes, r.omitEnd = each, at
+	}
+	r.cutAt, r.cutBytes, r.cutEach = at, sum, each
+	if r.schedule.Interval <= 0 {
+		return Interval{}, false
+	}
+	r.intervals = append(r.intervals, iv)
+	return iv, true
+}
+
+// read reads every meter once.
+func (r *Recorder) read() (each []uint64, sum uint64) {
+	each = make([]uint64, len(r.meters))
 	for i, m := range r.meters {
 		each[i] = m.bytes.Load()
 		sum += each[i]
 	}
-	iv := Interval{Start: r.cutAt, End: at, Bytes: sum - r.cutBytes, Omitted: r.omitBytes == nil}
-	if r.omitBytes == nil && at >= r.schedule.Omit {
-		r.omitBytes, r.omitEnd = each, at
+	return each, sum
+}
+
+// sinceCut is what each stream has moved since the last cut; nil for one stream, whose part is the whole, and
+// where no more is kept.
+func (r *Recorder) sinceCut(each []uint64) []uint64 {
+	if len(each) == 1 || r.schedule.Interval <= 0 || r.values+len(each) > maxStreamValues {
+		return nil
 	}
-	if r.schedule.Interval <= 0 {
-		r.cutAt, r.cutBytes = at, sum
-		return Interval{}, false
+	r.values += len(each)
+	out := slices.Clone(each)
+	for i, before := range r.cutEach {
+		out[i] -= before
 	}
-	r.cutAt, r.cutBytes = at, sum
-	r.intervals = append(r.intervals, iv)
-	return iv, true
+	return out
 }
 
 // Stop ends the recording and returns the totals. The window ends with the last byte; a run that
@@ -244,10 +270,9 @@ func (r *Recorder) stop(complete bool) Totals {
 	}
 	end = max(end, r.omitEnd) // a warm-up that never ended leaves an empty window
 	t := Totals{Streams: make([]StreamTotal, len(r.meters))}
-	var sum uint64
+	each, sum := r.read()
 	for i, m := range r.meters {
-		n := m.bytes.Load()
-		sum += n
+		n := each[i]
 		before := n
 		if r.omitBytes != nil {
 			before = r.omitBytes[i]
@@ -261,7 +286,7 @@ func (r *Recorder) stop(complete bool) Totals {
 	if r.omitBytes == nil {
 		t.Omit, t.Window = end, 0
 	}
-	r.finishIntervals(end, sum)
+	r.finishIntervals(end, each, sum)
 	t.Intervals = append([]Interval(nil), r.intervals...)
 	r.totals = &t
 	return t
@@ -269,16 +294,23 @@ func (r *Recorder) stop(complete bool) Totals {
 
 // finishIntervals adds what came after the last cut. A piece too short to stand alone is joined to
 // the interval before it, unless that belongs to the warm-up.
-func (r *Recorder) finishIntervals(end time.Duration, sum uint64) {
+func (r *Recorder) finishIntervals(end time.Duration, each []uint64, sum uint64) {
 	defer func() { r.stopped = true }()
 	if r.schedule.Interval <= 0 || r.stopped || end <= r.cutAt && sum == r.cutBytes {
 		return
 	}
-	rest := Interval{Start: r.cutAt, End: max(end, r.cutAt), Bytes: sum - r.cutBytes, Omitted: r.omitBytes == nil}
-	r.cutAt, r.cutBytes = rest.End, sum
+	before := r.cutEach
+	if before == nil {
+		before = make([]uint64, len(each))
+	}
+	rest := Interval{Start: r.cutAt, End: max(end, r.cutAt), Bytes: sum - r.cutBytes, Omitted: r.omitBytes == nil, Streams: r.sinceCut(each)}
+	r.cutAt, r.cutBytes, r.cutEach = rest.End, sum, each
 	if n := len(r.intervals); n > 0 && rest.End-rest.Start < r.schedule.Interval/10 && r.intervals[n-1].Omitted == rest.Omitted {
 		r.intervals[n-1].End = rest.End
 		r.intervals[n-1].Bytes += rest.Bytes
+		for i := range r.intervals[n-1].Streams {
+			r.intervals[n-1].Streams[i] += r.cutEach[i] - before[i]
+		}
 		return
 	}
 	r.intervals = append(r.intervals, rest)

@@ -68,6 +68,13 @@ func check(t *testing.T, s Schedule, streams int, rng *rand.Rand) {
 			t.Errorf("%+v: interval %v to %v follows %v", s, iv.Start, iv.End, last)
 		}
 		last = iv.End
+		var each uint64
+		for _, n := range iv.Streams {
+			each += n
+		}
+		if streams > 1 && (len(iv.Streams) != streams || each != iv.Bytes) {
+			t.Errorf("%+v: %d streams moved %d bytes of the %d of an interval", s, len(iv.Streams), each, iv.Bytes)
+		}
 		if iv.Omitted {
 			omitted += iv.Bytes
 		} else {

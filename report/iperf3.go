@@ -7,6 +7,7 @@ package report
 import (
 	"encoding/hex"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"strconv"
@@ -157,14 +158,9 @@ func iperf3Intervals(first, second *Direction) []object {
 		sum := span(iv.Start, iv.End, iv.Bytes, sender)
 		sum["omitted"] = iv.Omitted
 		withTCP(sum, tcpAt(s, i), tcpAt(s, i-1))
-		// The streams' own intervals are not kept; with one stream they are the sum's, with more there are none.
 		streams := []object{}
-		if len(s.Streams) == 1 {
-			stream := object{"socket": socketOf(0)}
-			for k, v := range sum {
-				stream[k] = v
-			}
-			streams = append(streams, stream)
+		if len(s.Streams) == 1 || len(iv.Streams) > 0 { // otherwise there were too many to keep
+			streams = iperf3IntervalStreams(iv, sum, sender)
 		}
 		entry := object{"streams": streams, "sum": sum}
 		if second != nil {
@@ -176,6 +172,28 @@ func iperf3Intervals(first, second *Direction) []object {
 			}
 		}
 		out = append(out, entry)
+	}
+	return out
+}
+
+// iperf3IntervalStreams is one entry for each stream; alone, it is the sum. Streams of a muxer share their
+// connection's TCP: each has its round trip and its window, and the first has the retransmissions, so that they
+// still add up.
+func iperf3IntervalStreams(iv measure.Interval, sum object, sender bool) []object {
+	if len(iv.Streams) == 0 {
+		only := maps.Clone(sum)
+		only["socket"] = socketOf(0)
+		return []object{only}
+	}
+	out := make([]object, len(iv.Streams))
+	for i, n := range iv.Streams {
+		stream := maps.Clone(sum)
+		maps.Copy(stream, span(iv.Start, iv.End, n, sender))
+		if _, has := sum["retransmits"]; has && i > 0 {
+			stream["retransmits"] = uint64(0)
+		}
+		stream["socket"] = socketOf(i)
+		out[i] = stream
 	}
 	return out
 }

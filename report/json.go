@@ -38,8 +38,12 @@ type event struct {
 
 func (l *lines) Start(r *Result) { write(l.w, event{"start", r}, false) }
 func (l *lines) Interval(iv Live) {
-	write(l.w, event{"interval", map[string]any{"direction": iv.Direction, "measured_at": iv.At, "start_ns": iv.Start,
-		"end_ns": iv.End, "bytes": iv.Bytes, "omitted": iv.Omitted, "tcp_info": iv.TCP}}, false)
+	data := map[string]any{"direction": iv.Direction, "measured_at": iv.At, "start_ns": iv.Start,
+		"end_ns": iv.End, "bytes": iv.Bytes, "omitted": iv.Omitted, "tcp_info": iv.TCP}
+	if len(iv.Streams) > 0 {
+		data["stream_bytes"] = iv.Streams
+	}
+	write(l.w, event{"interval", data}, false)
 }
 func (l *lines) End(r *Result) {
 	if r.Error != nil {
@@ -128,7 +132,12 @@ func (l *libp2p) Interval(iv Live) {
 	write(l.w, line, false)
 }
 
+// End prints nothing for a run that failed: the harness would take the line for a measurement. The error is on
+// stderr, and in the exit code.
 func (l *libp2p) End(r *Result) {
+	if r.Error != nil && r.Error.Kind != KindInterrupted {
+		return
+	}
 	line := libp2pLine{Type: "final"}
 	if r.Setup != nil {
 		line.Seconds = (r.Setup.Connect + r.Setup.Security + r.Setup.Mux + r.Setup.Stream).Seconds()

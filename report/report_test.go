@@ -23,8 +23,9 @@ func sample() *Result {
 	side := func(bytes uint64, window time.Duration, tcp bool) *Side {
 		s := &Side{Totals: measure.Totals{Bytes: bytes, Omitted: 1_000_000, Omit: time.Second, Window: window, Skew: 120 * time.Microsecond,
 			Streams: []measure.StreamTotal{{Bytes: bytes / 2}, {Bytes: bytes - bytes/2, Start: 120 * time.Microsecond}},
-			Intervals: []measure.Interval{{End: time.Second, Bytes: 1_000_000, Omitted: true}, {Start: time.Second, End: 2 * time.Second, Bytes: bytes / 2},
-				{Start: 2 * time.Second, End: time.Second + window, Bytes: bytes - bytes/2}}}}
+			Intervals: []measure.Interval{{End: time.Second, Bytes: 1_000_000, Omitted: true, Streams: []uint64{600_000, 400_000}},
+				{Start: time.Second, End: 2 * time.Second, Bytes: bytes / 2, Streams: []uint64{bytes / 4, bytes/2 - bytes/4}},
+				{Start: 2 * time.Second, End: time.Second + window, Bytes: bytes - bytes/2, Streams: []uint64{0, bytes - bytes/2}}}}}
 		if tcp {
 			s.TCP = []transport.TCPInfo{{Retransmits: 1, CongestionWnd: 65536, RTT: 250_000, PeerWindow: 1 << 20}, {Retransmits: 3, CongestionWnd: 98304, RTT: 350_000, PeerWindow: 1 << 20},
 				{Retransmits: 3, CongestionWnd: 131072, RTT: 300_000, PeerWindow: 1 << 20}}
@@ -154,13 +155,26 @@ func TestIPerf3Consumers(t *testing.T) {
 	}
 }
 
-// TestIPerf3TellsNothingThatIsNotSo: no sum under the name of a stream, and the retransmissions of the end that sent.
+// TestIPerf3TellsNothingThatIsNotSo: no sum under the name of a stream, each retransmission once, and those of the
+// end that sent.
 func TestIPerf3TellsNothingThatIsNotSo(t *testing.T) {
 	r := sample()
 	r.PeerTCP = []transport.TCPInfo{{Retransmits: 77}}
 	doc := iperf3Document(r)
-	if streams := doc["intervals"].([]object)[0]["streams"].([]object); len(streams) != 0 {
-		t.Errorf("two streams, and the interval has %v", streams)
+	for i, entry := range doc["intervals"].([]object) {
+		var bytes, again uint64
+		for _, s := range entry["streams"].([]object) {
+			bytes += s["bytes"].(uint64)
+			again += s["retransmits"].(uint64)
+		}
+		sum := entry["sum"].(object)
+		if len(entry["streams"].([]object)) != 2 || bytes != sum["bytes"] || again != sum["retransmits"] {
+			t.Errorf("interval %d: the streams have %d bytes and %d retransmissions, the sum %v", i, bytes, again, sum)
+		}
+	}
+	r.Directions[0].Sender.Intervals[0].Streams = nil // what very many streams have
+	if streams := iperf3Document(r)["intervals"].([]object)[0]["streams"].([]object); len(streams) != 0 {
+		t.Errorf("nothing is known of two streams, and the interval has %v", streams)
 	}
 	end := doc["end"].(object)
 	if got := end["sum_sent"].(object)["retransmits"]; got != uint64(3) {
@@ -180,6 +194,8 @@ func TestUnits(t *testing.T) {
 	}{
 		{"", 7_710_000_000, 6.17e9, "7.71 GB", "6.17 Gbit/s"},
 		{"a", 999, 999, "999 B", "999 bit/s"},
+		{"a", 999_600, 999_499, "1.00 MB", "999 kbit/s"},
+		{"a", 999_999_999, 999_700_000_000, "1.00 GB", "1.00 Tbit/s"},
 		{"m", 1_234_000_000, 987_650_000, "1234 MBytes", "987.65 MBit/s"},
 		{"k", 1500, 1500, "1.50 KB", "1.50 Kbit/s"},
 		{"G", 2e9, 8e9, "2.00 GB", "1.00 GB/s"},
@@ -192,7 +208,7 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%q: %v bit/s are %q, want %q", tc.f, tc.bps, got, tc.rate)
 		}
 	}
-	for d, want := range map[time.Duration]string{0: "0 ns", 999: "999 ns", 1500: "1.50 us", 25 * time.Millisecond: "25.0 ms", 90 * time.Second: "90.0 s"} {
+	for d, want := range map[time.Duration]string{0: "0 ns", 999: "999 ns", 1500: "1.50 us", 999_499: "999 us", 999_500: "1.00 ms", 999_999_999: "1.00 s", 25 * time.Millisecond: "25.0 ms", 90 * time.Second: "90.0 s"} {
 		if got := Time(d); got != want {
 			t.Errorf("%d ns are %q, want %q", d, got, want)
 		}

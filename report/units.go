@@ -22,8 +22,7 @@ func Formats() []string { return []string{"a", "k", "m", "g", "t", "K", "M", "G"
 func (f Format) Transfer(n uint64) string {
 	switch f {
 	case "", "a":
-		v, unit := humanize.ComputeSI(float64(n))
-		return digits(v) + " " + unit + "B"
+		return si(float64(n)) + "B"
 	case "m":
 		return fmt.Sprintf("%.0f MBytes", float64(n)/1e6)
 	}
@@ -35,8 +34,7 @@ func (f Format) Transfer(n uint64) string {
 func (f Format) Rate(bps float64) string {
 	switch f {
 	case "", "a":
-		v, unit := humanize.ComputeSI(bps)
-		return digits(v) + " " + unit + "bit/s"
+		return si(bps) + "bit/s"
 	case "m":
 		return fmt.Sprintf("%.2f MBit/s", bps/1e6)
 	}
@@ -53,6 +51,17 @@ func power(unit string) float64 {
 	return math.Pow(1000, float64(1+strings.Index("KMGT", unit)))
 }
 
+// si writes a value with the prefix that leaves one to three digits before the point, after rounding: 999,999
+// are 1.00 M.
+func si(v float64) string {
+	n, prefix := humanize.ComputeSI(v)
+	if text := digits(n); text != "1000" {
+		return text + " " + prefix
+	}
+	n, prefix = humanize.ComputeSI(v * 1.001)
+	return digits(n) + " " + prefix
+}
+
 // digits writes three significant digits, or all before the point.
 func digits(v float64) string {
 	switch a := math.Abs(v); {
@@ -67,10 +76,11 @@ func digits(v float64) string {
 
 // Time formats a duration with three digits.
 func Time(d time.Duration) string {
+	// A value belongs to the larger unit as soon as it would be written as 1000 of the smaller.
 	switch a := d.Abs(); {
-	case a >= time.Second:
+	case a >= time.Second-time.Second/2000:
 		return digits(d.Seconds()) + " s"
-	case a >= time.Millisecond:
+	case a >= time.Millisecond-time.Millisecond/2000:
 		return digits(float64(d)/1e6) + " ms"
 	case a >= time.Microsecond:
 		return digits(float64(d)/1e3) + " us"
