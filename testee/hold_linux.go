@@ -33,9 +33,18 @@ type Holder struct {
 	family  int
 	open    []int32 // established
 	pending map[int32]time.Time
-	Connect *measure.Histogram
-	Failed  map[string]int // by cause
-	Delayed time.Duration
+	// turnedAway found a Unix socket's backlog full. TCP's connects wait for room by themselves; these have to be
+	// tried again.
+	turnedAway []attempt
+	Connect    *measure.Histogram
+	Failed     map[string]int // by cause
+	Delayed    time.Duration
+}
+
+// An attempt is a connect that has to be made again.
+type attempt struct {
+	fd    int
+	began time.Time
 }
 
 // NewHolder prepares a share.
@@ -84,7 +93,7 @@ func (h *Holder) Open(ctx context.Context, s Share) error {
 			return err
 		}
 	}
-	for len(h.pending) > 0 {
+	for len(h.pending)+len(h.turnedAway) > 0 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -92,11 +101,32 @@ func (h *Holder) Open(ctx context.Context, s Share) error {
 			h.giveUp()
 			return nil
 		}
-		if err := h.poll(20); err != nil {
+		if err := h.poll(h.retry()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// retry tries again, in order, until one is turned away again, and returns how many milliseconds to wait then.
+func (h *Holder) retry() int {
+	for len(h.turnedAway) > 0 {
+		a := h.turnedAway[0]
+		switch err := unix.Connect(a.fd, h.target); err {
+		case nil:
+			h.established(int32(a.fd), a.began)
+		case unix.EAGAIN:
+			return 1
+		default:
+			unix.Close(a.fd)
+			h.fail(err)
+		}
+		h.turnedAway = h.turnedAway[1:]
+	}
+	if len(h.pending) == 0 {
+		return 0
+	}
+	return 20
 }
 
 // pauseBatch spends the delay after a batch with what finishes meanwhile.
@@ -106,6 +136,7 @@ func (h *Holder) pauseBatch(ctx context.Context, more bool) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		h.retry()
 		if err := h.poll(int(max(1, min(20, time.Until(until).Milliseconds())))); err != nil {
 			return err
 		}
@@ -135,8 +166,7 @@ func (h *Holder) start(s Share, i int) {
 	case nil:
 		h.established(int32(fd), began)
 	case unix.EAGAIN: // a Unix socket whose accept backlog is full: nothing is under way
-		unix.Close(fd)
-		h.fail(errors.New("the accept backlog is full"))
+		h.turnedAway = append(h.turnedAway, attempt{fd, began})
 	case unix.EINPROGRESS:
 		h.wait(fd, began)
 	default:
@@ -216,6 +246,11 @@ func (h *Holder) giveUp() {
 		h.fail(errors.New("no answer in time"))
 	}
 	clear(h.pending)
+	for _, a := range h.turnedAway {
+		unix.Close(a.fd)
+		h.fail(errors.New("the accept backlog is full"))
+	}
+	h.turnedAway = nil
 }
 
 // Established is how many are held.
