@@ -1,9 +1,11 @@
+// What a testee does with a peer: echo, discard, generate; with one that does not read, ends or goes away; and what
+// its places and its configuration may be.
+
 package testee
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +15,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,8 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("TESTEE_FEW_FILES") != "" {
-		fewFiles()
+	if MaybeWorker() || child() {
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -229,87 +229,15 @@ func TestPlacesThatCannotBe(t *testing.T) {
 	}
 }
 
-// fewFiles is the child of the next test: a testee with room for few connections.
-func fewFiles() {
-	lim := syscall.Rlimit{Cur: 40, Max: 40}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lim); err != nil {
-		fmt.Println("error", err)
-		return
-	}
-	s, _ := ParseSpec("127.0.0.1:0")
-	te, err := Listen(context.Background(), s, Config{Engine: os.Getenv("TESTEE_FEW_FILES")})
-	if err != nil {
-		fmt.Println("error", err)
-		return
-	}
-	fmt.Println(te.Addr())
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
-	if err := te.Serve(ctx); err != nil {
-		fmt.Println("error", err)
-	}
-	var ru syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &ru)
-	fmt.Println("cpu", time.Duration(ru.Utime.Nano()+ru.Stime.Nano()).Milliseconds())
-}
-
-// TestFileLimit: with the descriptor table full, accepting rests and does not spin; when a connection ends,
-// the next one is served.
-func TestFileLimit(t *testing.T) {
-	each(t, func(t *testing.T, engine string) {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), "TESTEE_FEW_FILES="+engine)
-		in, _ := child.StdinPipe()
-		out, _ := child.StdoutPipe()
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer child.Wait()
-		defer in.Close()
-		var addr string
-		if _, err := fmt.Fscan(out, &addr); err != nil || addr == "error" {
-			t.Fatalf("the child said %q, %v", addr, err)
-		}
-		var conns []net.Conn
-		for range 60 {
-			conn, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			conns = append(conns, conn)
-		}
-		last := conns[len(conns)-1]
-		last.Write([]byte("x"))
-		last.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
-		if _, err := last.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("60 connections were served with 40 descriptors: %v", err)
-		}
-		for _, c := range conns[:40] {
-			c.Close()
-		}
-		last.SetReadDeadline(time.Now().Add(patience))
-		if _, err := last.Read(make([]byte, 1)); err != nil {
-			t.Errorf("after the others had gone the last one was not served: %v", err)
-		}
-		in.Close()
-		var word string
-		var ms int
-		if _, err := fmt.Fscan(out, &word, &ms); err != nil || word != "cpu" || ms > 400 {
-			t.Errorf("the testee ended with %q after %d ms of processor time, %v; a spinning one would have used more than 500", word, ms, err)
-		}
-	})
-}
-
 func TestForeignClients(t *testing.T) {
 	each(t, func(t *testing.T, engine string) {
 		te := start(t, "127.0.0.1:0", Config{Engine: engine})
 		host, port, _ := net.SplitHostPort(te.Addr().String())
 		for _, command := range [][]string{{"socat", "-t10", "-", "TCP:" + host + ":" + port}, {"ncat", host, port}} {
 			if _, err := exec.LookPath(command[0]); err != nil {
+				if os.Getenv("CI") == "true" {
+					t.Errorf("%s is not on this machine; .ci/install installs it", command[0])
+				}
 				t.Logf("%s is not on this machine", command[0])
 				continue
 			}
@@ -357,33 +285,6 @@ func TestConfig(t *testing.T) {
 		if _, err := ParseConfig([]byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want one line with %q", tc.text, err, tc.want)
 		}
-	}
-}
-
-func TestHoldAndShares(t *testing.T) {
-	for _, tc := range []struct{ n, limit, processes, sources int }{{100, 20000, 1, 1}, {60000, 20000, 4, 14}, {250000, 20000, 13, 56}, {10, 201, 10, 10}} {
-		p, err := MakePlan(tc.n, tc.limit, true)
-		if err != nil || p.Processes != tc.processes || p.Sources != tc.sources {
-			t.Errorf("%+v: %+v, %v", tc, p, err)
-		}
-		sum, addrs := 0, map[string]bool{}
-		for _, s := range p.Shares() {
-			if sum += s.Connections; s.Connections > tc.limit-reserveFiles {
-				t.Errorf("%+v: a share of %d", tc, s.Connections)
-			}
-			for _, a := range s.Sources {
-				if addrs[a.String()] {
-					t.Errorf("%s is used by two shares", a)
-				}
-				addrs[a.String()] = true
-			}
-		}
-		if sum != tc.n {
-			t.Errorf("%+v: the shares hold %d", tc, sum)
-		}
-	}
-	if _, err := MakePlan(1, 100, true); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
-		t.Errorf("a limit of 100 files: %v", err)
 	}
 }
 
