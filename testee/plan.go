@@ -33,7 +33,8 @@ func MakePlan(n, fileLimit int, spread bool) (Plan, error) {
 	p := Plan{Connections: n, FileLimit: fileLimit, Processes: (n + room - 1) / room, Sources: 1}
 	p.Words = append(p.Words, fmt.Sprintf("%d client processes, since each may have %d open files", p.Processes, fileLimit))
 	if spread {
-		p.Sources = max(p.Processes, (n+perSource-1)/perSource)
+		most := (n + p.Processes - 1) / p.Processes // of a process, whose addresses are its own
+		p.Sources = p.Processes * ((most + perSource - 1) / perSource)
 		p.Words = append(p.Words, fmt.Sprintf("%d source addresses, at most %d connections each", p.Sources, perSource))
 	} else if n > 28_000 {
 		p.Words = append(p.Words, "one source address: the kernel has some 28,000 ephemeral ports for it")
