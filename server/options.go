@@ -35,6 +35,7 @@ type serverOptions struct {
 	maxBytes    uint64
 	maxRate     float64
 	perAddress  int
+	maxBuffered uint64
 	idle        time.Duration
 	drain       time.Duration
 	debug       bool
@@ -59,7 +60,7 @@ type serverOptions struct {
 
 func defaults() *serverOptions {
 	return &serverOptions{
-		port: options.DefaultPort, security: "any", maxStreams: 16384, engine: "auto", onStall: testee.StallBlock, stallCap: 1 << 20, shards: 1, wispCredit: 128, wispStreams: 1024, perAddress: 4096, drain: 10 * time.Second,
+		port: options.DefaultPort, security: "any", maxStreams: 16384, engine: "auto", onStall: testee.StallBlock, stallCap: 1 << 20, shards: 1, wispCredit: 128, wispStreams: 1024, perAddress: 4096, maxBuffered: 1 << 30, drain: 10 * time.Second,
 		layers: options.DefaultLayers(), output: options.Output{Format: "a", Interval: time.Second},
 	}
 }
@@ -92,6 +93,7 @@ func (o *serverOptions) table() *cli.Command {
 	g.Size(&o.maxBytes, "max-bytes", "", "BYTES", "payload of a run each way; what exceeds it is not granted")
 	g.Rate(&o.maxRate, "max-rate", "", "BITS/S", "rate of a run each way; it is throttled to that")
 	g.Count(&o.perAddress, "max-connections-per-address", "", "N", 0, 1<<20, "connections of one client address")
+	g.Size(&o.maxBuffered, "max-buffered", "", "BYTES", "payload that all connections together may hold unread; beyond it they are not read")
 	g.Duration(&o.idle, "idle-timeout", "", "SECONDS", "close a connection without a stream for so long")
 	g.Duration(&o.drain, "drain-timeout", "", "SECONDS", "how long runs may go on after SIGTERM")
 

@@ -130,6 +130,10 @@ func (o *serverOptions) service(args []string, key identity.PrivateKey, token []
 	if s.stack.WispServer, err = o.wisp(); err != nil {
 		return nil, err
 	}
+	if o.maxBuffered > 0 {
+		budget := transport.NewBudget(int64(min(o.maxBuffered, 1<<62)))
+		s.stack.Yamux.Budget, s.stack.WispServer.Budget = budget, budget
+	}
 	s.control = &control.Server{Agent: environ.Agent(), Token: token, Clock: time.Now, Environment: s.environment,
 		Limits:   control.Limits{Clients: o.maxClients, Streams: o.maxStreams, Duration: o.maxDuration, Bytes: o.maxBytes, Rate: o.maxRate},
 		Observer: s.observeRun}

@@ -79,7 +79,12 @@ type Conn struct {
 
 type limits struct {
 	streams, streamBytes, connBytes, message int
+
+	budget *transport.Budget // of the process
 }
+
+// budgetPoll is how often a connection looks whether the process's budget has room again.
+const budgetPoll = 5 * time.Millisecond
 
 // start runs the reader. first is a packet that the handshake has read too much; nil if it has not.
 func (c *Conn) start() {
@@ -93,7 +98,7 @@ func (c *Conn) start() {
 // newConn makes the part that both sides share.
 func newConn(conn net.Conn, r *bufio.Reader, client bool, mask ws.Mask, message int) *Conn {
 	c := &Conn{conn: conn, client: client, streams: map[uint32]*Stream{}, room: make(chan struct{}), accepted: make(chan *Stream, acceptQueue), done: make(chan struct{}),
-		limits: limits{defaultMaxStreams, serverStreamBytes, connBytes, message}}
+		limits: limits{streams: defaultMaxStreams, streamBytes: serverStreamBytes, connBytes: connBytes, message: message}}
 	if client {
 		c.limits.streamBytes = clientStreamBytes
 	}
@@ -193,17 +198,23 @@ func (c *Conn) reserve(n int) {
 	defer c.mu.Unlock()
 	was := c.queued > c.limits.connBytes
 	c.queued += n
+	c.limits.budget.Add(n)
 	if was && c.queued <= c.limits.connBytes {
 		close(c.room)
 		c.room = make(chan struct{})
 	}
 }
 
-// fullUp reports whether the queues hold more than they should; room is closed when they do not any more.
-func (c *Conn) fullUp() (room <-chan struct{}, full bool) {
+// fullUp reports whether the queues hold more than they should; room is closed when they do not any more. Of the
+// process's budget nobody is told when it has room: later is when to look again, nil if that need not be.
+func (c *Conn) fullUp() (room <-chan struct{}, later <-chan time.Time, full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.room, c.queued > c.limits.connBytes
+	full = c.queued > c.limits.connBytes
+	if c.limits.budget.Spent(c.queued) {
+		full, later = true, time.After(budgetPoll)
+	}
+	return c.room, later, full
 }
 
 // end ends every stream with the reason why the connection did.

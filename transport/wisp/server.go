@@ -27,6 +27,7 @@ type ServerConfig struct {
 	MOTD       string            // told to clients of version 2
 	Passwords  map[string]string // user to password; empty asks for none
 	Version    int               // 1 serves version 1 only; 0 both
+	Budget     *transport.Budget // of all connections of the process; nil has no bound
 }
 
 // Server reads the upgrade on conn and runs the handshake, within ctx.
@@ -60,7 +61,7 @@ func server(conn net.Conn, cfg ServerConfig) (*Conn, error) {
 	}
 	c := newConn(conn, r, false, "", or(cfg.MaxMessage, defaultMaxMessage))
 	c.credit, c.payload = or(cfg.Credit, defaultCredit), or(cfg.Payload, defaultPayload)
-	c.limits.streams = or(cfg.MaxStreams, defaultMaxStreams)
+	c.limits.streams, c.limits.budget = or(cfg.MaxStreams, defaultMaxStreams), cfg.Budget
 	c.version = 1
 	if req.Subprotocol != "" {
 		c.version = 2

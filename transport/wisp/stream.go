@@ -124,7 +124,7 @@ func (s *Stream) waitForRoom() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.ended == nil && !s.closed {
-		room, full := s.c.fullUp()
+		room, later, full := s.c.fullUp()
 		if s.bytes <= s.c.limits.streamBytes && !full {
 			return
 		}
@@ -133,6 +133,7 @@ func (s *Stream) waitForRoom() {
 		select {
 		case <-changed:
 		case <-room:
+		case <-later:
 		case <-s.c.done:
 		}
 		s.mu.Lock()

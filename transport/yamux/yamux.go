@@ -35,6 +35,9 @@ type Config struct {
 	MaxWindow     int // limit up to which the window grows by itself
 	MaxStreams    int // streams that the peer may have open at once
 	AcceptBacklog int // streams that may wait for Accept, and opens that may wait for the peer's ACK
+	SessionBuffer int // payload that a session may hold unread; see bounded
+	// Budget is the same for all sessions of a process; nil has no bound.
+	Budget *transport.Budget
 }
 
 // The defaults. The initial window is sixteen times the specification's minimum, since a window
@@ -58,6 +61,7 @@ func (c Config) WithDefaults(frame int) Config {
 	or(&c.MaxWindow, max(DefaultMaxWindow, c.StreamWindow))
 	or(&c.MaxStreams, DefaultMaxStreams)
 	or(&c.AcceptBacklog, DefaultAcceptBacklog)
+	or(&c.SessionBuffer, DefaultSessionBuffer)
 	return c
 }
 
@@ -75,19 +79,29 @@ func (c Config) library() *yamux.Config {
 }
 
 // A Mux is a Yamux session.
-type Mux struct{ session *yamux.Session }
+type Mux struct {
+	session *yamux.Session
+	conn    *bounded
+}
 
 // Client makes the dialing end of a session on conn; it opens streams with odd ids.
-func Client(conn net.Conn, c Config) (*Mux, error) { return wrap(yamux.Client(conn, c.library(), nil)) }
+func Client(conn net.Conn, c Config) (*Mux, error) { return wrap(yamux.Client, conn, c) }
 
 // Server makes the listening end of a session on conn; it opens streams with even ids.
-func Server(conn net.Conn, c Config) (*Mux, error) { return wrap(yamux.Server(conn, c.library(), nil)) }
+func Server(conn net.Conn, c Config) (*Mux, error) { return wrap(yamux.Server, conn, c) }
 
-func wrap(s *yamux.Session, err error) (*Mux, error) {
+type construct = func(net.Conn, *yamux.Config, func() (yamux.MemoryManager, error)) (*yamux.Session, error)
+
+func wrap(make construct, conn net.Conn, c Config) (*Mux, error) {
+	if c.SessionBuffer <= 0 {
+		c.SessionBuffer = DefaultSessionBuffer
+	}
+	b := newBounded(conn, c.SessionBuffer, c.Budget)
+	s, err := make(b, c.library(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("starting yamux: %w", err)
 	}
-	return &Mux{s}, nil
+	return &Mux{s, b}, nil
 }
 
 // OpenStream opens a stream. It blocks while AcceptBacklog opens wait for the peer's ACK.
@@ -96,7 +110,8 @@ func (m *Mux) OpenStream(ctx context.Context) (transport.MuxStream, error) {
 	if err != nil {
 		return nil, translate(err)
 	}
-	return &stream{s}, nil
+	m.conn.opened(s.StreamID())
+	return &stream{s, m.conn}, nil
 }
 
 // AcceptStream returns the next stream of the peer. It ends with the session, not with ctx: the
@@ -109,7 +124,7 @@ func (m *Mux) AcceptStream(context.Context) (transport.MuxStream, error) {
 		}
 		return nil, translate(err)
 	}
-	return &stream{s}, nil
+	return &stream{s, m.conn}, nil
 }
 
 // Close ends the session. Frames still queued are dropped: read each stream to its end first.
@@ -122,12 +137,26 @@ func orderlyEnd(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// A stream translates the library's errors.
-type stream struct{ *yamux.Stream }
+// A stream translates the library's errors, and tells the session's bound what was read.
+type stream struct {
+	*yamux.Stream
+	conn *bounded
+}
 
 func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.Stream.Read(b)
+	s.conn.took(s.StreamID(), n)
 	return n, translate(err)
+}
+
+func (s *stream) Close() error {
+	defer s.conn.forget(s.StreamID())
+	return s.Stream.Close()
+}
+
+func (s *stream) Reset() error {
+	defer s.conn.forget(s.StreamID())
+	return s.Stream.Reset()
 }
 
 func (s *stream) Write(b []byte) (int, error) {

@@ -63,6 +63,8 @@ type Reader struct {
 	server bool // we are the server: frames have to be masked
 	limit  int  // bytes of a message
 	pong   func([]byte) error
+
+	scratch [8]byte // parts of headers: a local array would be allocated for each frame, since it goes through an interface
 }
 
 // NewReader reads from r. pong is called with the payload of each ping. A message of more than limit bytes
@@ -135,7 +137,7 @@ func (r *Reader) payload(b []byte, f frame) error {
 
 // header reads a frame's header and checks it.
 func (r *Reader) header() (f frame, err error) {
-	var b [8]byte
+	b := &r.scratch
 	if _, err := io.ReadFull(r.r, b[:2]); err != nil {
 		return f, err
 	}
@@ -170,9 +172,10 @@ func (r *Reader) header() (f frame, err error) {
 	}
 	f.length = int(length)
 	if f.masked {
-		if _, err := io.ReadFull(r.r, f.mask[:]); err != nil {
+		if _, err := io.ReadFull(r.r, b[:4]); err != nil {
 			return f, unexpected(err)
 		}
+		f.mask = [4]byte(b[:4])
 	}
 	return f, nil
 }
