@@ -18,8 +18,9 @@ const (
 	restTime = 2 * time.Minute  // for everything to run out: the longest time limit is 75 s
 	rssMore  = 64 << 20
 
-	// Go collects the heap of an idle program every two minutes only, and gives the memory back after that.
-	collectTime = 4 * time.Minute
+	// Go collects the heap of an idle program every two minutes, a sync.Pool survives one collection, and
+	// the memory goes back after the next.
+	collectTime = 7 * time.Minute
 )
 
 // idleGoroutines tells what the goroutines of a server do that has served every stack once and has nothing to
