@@ -73,7 +73,7 @@ type result struct {
 	err error
 }
 
-func newHarness(t *testing.T, server *Server, connections int) *harness {
+func newHarness(t testing.TB, server *Server, connections int) *harness {
 	t.Helper()
 	server.Clock, server.Agent = time.Now, "server/test"
 	h := &harness{server: server, results: make(chan result, 16)}
@@ -129,7 +129,7 @@ func (h *harness) serve(s *testSession, wg *sync.WaitGroup) {
 				h.results <- result{r, err}
 			})
 		case protocol.Data:
-			wg.Go(func() { _ = h.server.ServeData(context.Background(), st) })
+			wg.Go(func() { _ = h.server.ServeData(context.Background(), s, st) })
 		}
 	}
 }
