@@ -6,7 +6,7 @@
 // on both alike. Its interval is that of the median of the ratios of each round (order statistics, as the
 // matrix has them; with fewer than six rounds their range, which is a little less than 95 %), widened if need
 // be to hold the ratio of the medians. A goal is reached if the whole interval is on its side, missed if none
-// of it is, and undecided otherwise. A machine that lacks what a row needs is told so, and the row says why.
+// of it is, and undecided otherwise, as with fewer than five rounds. A machine that lacks what a row needs is told so, and the row says why.
 package main
 
 import (

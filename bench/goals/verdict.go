@@ -47,8 +47,15 @@ func (s samples) ratio() (measure.Summary, error) {
 
 func center(values []float64) float64 { return measure.Median(values, 0.95).Center }
 
+// enough is how many rounds it takes to decide: the range of five holds the median with 94 %, that of two with
+// a half.
+const enough = 5
+
 // reached decides; see the command's comment.
-func (g goal) reached(r measure.Summary) string {
+func (g goal) reached(r measure.Summary, rounds int) string {
+	if rounds < enough {
+		return fmt.Sprintf("undecided (%d rounds tell nothing, %d may)", rounds, enough)
+	}
 	met := func(v float64) bool {
 		if g.atMost {
 			return v <= g.want
@@ -94,7 +101,7 @@ func (g goal) row(s samples, err error) string {
 		theirs = fmt.Sprintf("%.4g %s", center(s.theirs), s.unit)
 	}
 	return line(g.name, g.what, against, fmt.Sprintf("%.4g %s", center(s.ours), s.unit), theirs, fmt.Sprintf("%.3g", r.Center),
-		fmt.Sprintf("%.3g to %.3g", r.Low, r.High), g.wanted(), g.reached(r))
+		fmt.Sprintf("%.3g to %.3g", r.Low, r.High), g.wanted(), g.reached(r, len(s.ours)))
 }
 
 // line joins cells; what would end a cell or the line does not get into one.
