@@ -163,7 +163,7 @@ func (s *service) serveStream(ctx context.Context, session transport.Session, st
 	case protocol.Control:
 		s.serveControl(ctx, session, st)
 	case protocol.Data:
-		if err := s.control.ServeData(ctx, st); err != nil {
+		if err := s.control.ServeData(ctx, session, st); err != nil {
 			s.log.Debug("a data stream was not taken", "client", session.Info().Remote, "error", err)
 		}
 	default:

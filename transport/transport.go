@@ -37,6 +37,19 @@ type Session interface {
 	TCPInfo() []TCPInfo
 }
 
+// SocketOptions are the options of a run that both ends' sockets get; zero leaves the system's.
+type SocketOptions struct {
+	Buffer     int    // SO_SNDBUF and SO_RCVBUF, bytes
+	Congestion string // TCP congestion control
+	Nagle      bool   // leave Nagle's algorithm on
+}
+
+// A SocketTuner is a Session whose sockets can be given options while it is open.
+type SocketTuner interface {
+	// TuneSockets names the option that the system refused.
+	TuneSockets(SocketOptions) error
+}
+
 // A TargetDialer is a Session that can reach other hosts through the peer, as a Wisp client can.
 type TargetDialer interface {
 	// DialTarget opens a stream to host:port on network "tcp" or "udp". No protocol is negotiated.

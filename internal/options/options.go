@@ -75,7 +75,7 @@ func DefaultLayers() Layers {
 
 // AddTCP puts the carrier's flags into g.
 func (o *Layers) AddTCP(g *cli.Group) {
-	g.Size(&o.SocketBuf, "window", "w", "BYTES", "socket buffers, SO_SNDBUF and SO_RCVBUF, at this end")
+	g.Size(&o.SocketBuf, "window", "w", "BYTES", "socket buffers, SO_SNDBUF and SO_RCVBUF; a muxperf server gets the client's")
 	g.Count(&o.MSS, "set-mss", "M", "BYTES", 88, 65535, "TCP maximum segment size")
 	g.Text(&o.Congestion, "congestion", "C", "NAME", "TCP congestion control, such as cubic or bbr")
 	g.Switch(&o.Nagle, "nagle", "", "leave Nagle's algorithm on (TCP_NODELAY is set otherwise)")

@@ -5,6 +5,7 @@ package control
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"muxperf/protocol"
@@ -13,6 +14,21 @@ import (
 // maxStreams bounds the data streams of one run whatever the limits say: the numbers that done and
 // report carry for each must fit a message.
 const maxStreams = 20_000
+
+// sockets is the socket options in words.
+func (p Params) sockets() string {
+	var out []string
+	if p.SocketBuf > 0 {
+		out = append(out, fmt.Sprintf("buffers of %d bytes", p.SocketBuf))
+	}
+	if p.Congestion != "" {
+		out = append(out, "congestion control "+p.Congestion)
+	}
+	if p.NoDelayOff {
+		out = append(out, "Nagle's algorithm")
+	}
+	return strings.Join(out, ", ")
+}
 
 // Validate reports parameters that make no sense, in words for a user.
 func (p Params) Validate() error {

@@ -66,7 +66,7 @@ func (s *Server) Serve(ctx context.Context, session transport.Session, st transp
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.admit(ch, session.Info(), request)
+	r, err := s.admit(ch, session, request)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (s *Server) refuse(ch *channel, a *Abort) error {
 }
 
 // admit grants a request and registers the run, or refuses it.
-func (s *Server) admit(ch *channel, client transport.Info, q Request) (*Run, error) {
+func (s *Server) admit(ch *channel, session transport.Session, q Request) (*Run, error) {
 	if err := q.Params.Validate(); err != nil {
 		return nil, s.refuse(ch, &Abort{Code: CodeParams, Message: err.Error()})
 	}
@@ -129,7 +129,11 @@ func (s *Server) admit(ch *channel, client transport.Info, q Request) (*Run, err
 		return nil, s.refuse(ch, &Abort{Code: CodeLimit, Message: fmt.Sprintf("%d streams were asked for, the server allows %d", n, s.Limits.Streams),
 			Hint: "ask for fewer with -P and --connections, or raise --max-streams on the server"})
 	}
-	r := &Run{Client: client, Request: q, streams: make([]transport.Stream, n), missing: n,
+	if err := tune(session, params); err != nil {
+		limits = append(limits, Limit{Name: "socket options", Asked: params.sockets(), Granted: "those of the system: " + err.Error()})
+		params.SocketBuf, params.Congestion, params.NoDelayOff = 0, "", false
+	}
+	r := &Run{Client: session.Info(), Request: q, streams: make([]transport.Stream, n), missing: n,
 		ready: make(chan struct{}), over: make(chan struct{})}
 	_, _ = rand.Read(r.ID[:])
 	r.Grant = Grant{Run: hex.EncodeToString(r.ID[:]), Agent: s.Agent, Params: params, Limits: limits}
@@ -142,6 +146,16 @@ func (s *Server) admit(ch *channel, client transport.Info, q Request) (*Run, err
 		return nil, err
 	}
 	return r, nil
+}
+
+// tune gives a session's sockets the options that the client has given its own: a test of a congestion control or
+// of a buffer is one of both ends, and what an end sends is up to its own.
+func tune(session transport.Session, p Params) error {
+	t, ok := session.(transport.SocketTuner)
+	if !ok || p.SocketBuf == 0 && p.Congestion == "" && !p.NoDelayOff {
+		return nil
+	}
+	return t.TuneSockets(transport.SocketOptions{Buffer: p.SocketBuf, Congestion: p.Congestion, Nagle: p.NoDelayOff})
 }
 
 func (s *Server) register(r *Run) bool {
@@ -167,7 +181,7 @@ func (s *Server) dismiss(r *Run) {
 
 // ServeData hands a data stream to the run that its header names, and returns when the run is over.
 // The stream is then closed.
-func (s *Server) ServeData(ctx context.Context, st transport.Stream) error {
+func (s *Server) ServeData(ctx context.Context, session transport.Session, st transport.Stream) error {
 	defer st.Close()
 	if err := st.SetReadDeadline(time.Now().Add(messageTimeout)); err != nil {
 		return err
@@ -185,6 +199,10 @@ func (s *Server) ServeData(ctx context.Context, st transport.Stream) error {
 	if r == nil {
 		_ = st.Reset()
 		return errors.New("a data stream of an unknown run")
+	}
+	if err := tune(session, r.Grant.Params); err != nil {
+		_ = st.Reset()
+		return fmt.Errorf("setting the socket options of a data stream: %w", err)
 	}
 	if err := r.join(h, st); err != nil {
 		_ = st.Reset()

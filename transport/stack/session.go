@@ -168,14 +168,28 @@ func (s *session) Close() error {
 
 func (s *session) Info() transport.Info { return s.info }
 
-// TCPInfo asks the kernel about the connection, or about each stream's where there is no muxer.
-func (s *session) TCPInfo() []transport.TCPInfo {
-	conns := []net.Conn{s.conn}
+// sockets are the connection's, or each stream's where there is no muxer.
+func (s *session) sockets() []net.Conn {
 	if b, ok := s.mux.(interface{ Conns() []net.Conn }); ok {
-		conns = b.Conns()
+		return b.Conns()
 	}
+	return []net.Conn{s.conn}
+}
+
+// TuneSockets sets options on every socket.
+func (s *session) TuneSockets(o transport.SocketOptions) error {
+	for _, c := range s.sockets() {
+		if err := tcp.Tune(transport.Underlying(c), tcp.Options{SocketBuf: o.Buffer, Congestion: o.Congestion, Delay: o.Nagle}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TCPInfo asks the kernel about each socket.
+func (s *session) TCPInfo() []transport.TCPInfo {
 	var out []transport.TCPInfo
-	for _, c := range conns {
+	for _, c := range s.sockets() {
 		if info, ok := tcp.Info(transport.Underlying(c)); ok {
 			out = append(out, info)
 		}

@@ -59,6 +59,28 @@ func (o Options) localAddr(ctx context.Context, network string) (net.Addr, error
 	return local, nil
 }
 
+// Tune sets on a connection that is set up what still takes effect: the buffers (the scale of the windows was
+// settled by the handshake), congestion control, and Nagle's algorithm. A Unix socket has the buffers alone, and
+// anything that is no socket is left as it is.
+func Tune(conn net.Conn, o Options) error {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return err
+	}
+	network := "tcp"
+	if conn.LocalAddr().Network() == "unix" {
+		network = "unix"
+	}
+	if err := (Options{SocketBuf: o.SocketBuf, Congestion: o.Congestion}).control(network, "", raw); err != nil {
+		return err
+	}
+	return o.apply(conn)
+}
+
 // apply sets what can be set on a connected socket.
 func (o Options) apply(conn net.Conn) error {
 	tcp, ok := conn.(*net.TCPConn)
