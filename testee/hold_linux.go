@@ -302,13 +302,15 @@ func (h *Holder) collect(ctx context.Context, part []int32, deadline time.Time) 
 	return echoed
 }
 
-// Close closes everything. The ports of connections to loopback are free at once: a reset leaves no
-// TIME_WAIT.
+// Close closes everything, also what an interrupted Open has left under way. The ports of connections to loopback
+// are free at once: a reset leaves no TIME_WAIT.
 func (h *Holder) Close() {
 	for _, fd := range h.open {
 		_ = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		unix.Close(int(fd))
 	}
 	h.open = nil
+	h.giveUp()
 	unix.Close(h.ep)
+	h.ep = -1 // closing again must not close what has the number by then
 }
