@@ -101,8 +101,8 @@ type quantity struct {
 func quantities() []quantity {
 	return []quantity{
 		{"goodput", "Goodput", "Gbit/s", false, func(p point) float64 { return p.goodput / 1e9 }},
-		{"cpu", "Processor time, both ends", "CPU s/GB", true, func(p point) float64 { return p.cpu }},
-		{"memory", "Peak of memory, both processes", "MB", true, func(p point) float64 { return (p.client + p.server) / 1e6 }},
+		{"cpu", "Processor time of both ends", "CPU s/GB", true, func(p point) float64 { return p.cpu }},
+		{"memory", "Peak memory of both processes", "MB", true, func(p point) float64 { return (p.client + p.server) / 1e6 }},
 	}
 }
 
