@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"muxperf/bench/internal/ends"
+	"muxperf/report"
 	"muxperf/transport/aead"
 	"muxperf/transport/stack"
 )
@@ -151,7 +153,7 @@ func (b *bench) goClient(ctx context.Context, v any, what string, count int, loo
 }
 
 // idleMemory compares what an idle stream costs: at the client the growth of the live heap and the stacks, as
-// both clients report it, at the server the growth of the resident set to its peak, which includes garbage.
+// both clients report it, at the server the growth of the resident set, which includes garbage.
 func idleMemory(ctx context.Context, b *bench) (samples, error) {
 	if err := b.buildGo(ctx); err != nil {
 		return samples{}, err
@@ -171,19 +173,26 @@ func (b *bench) ourIdle(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	defer s.Stop()
-	hold := func(n int) (float64, error) {
+	hold := func(n int) (*report.HoldResult, error) {
 		r, _, err := ends.Client(ctx, filepath.Join(b.dir, "client"), "--test", "hold", "--hold-streams", "-P", strconv.Itoa(n), s.HostPort())
-		if err != nil {
-			return 0, err
+		if err == nil && r.Hold == nil {
+			err = errors.New("the result has nothing of the streams")
 		}
-		return r.Hold.ClientMemory, nil
+		if err != nil {
+			return nil, err
+		}
+		return r.Hold, nil
 	}
 	if _, err := hold(1); err != nil { // what the first connection costs is not the streams'
 		return 0, err
 	}
 	before := s.Memory().Now
-	client, err := hold(idleStreams)
-	return client + growth(before, s.Memory()), err
+	h, err := hold(idleStreams)
+	if err != nil {
+		return 0, err
+	}
+	held := int64(h.ServerMemory * idleStreams) // while they were idle: each carries a byte afterwards
+	return h.ClientMemory + growth(before, held), nil
 }
 
 func (b *bench) goIdle(ctx context.Context) (float64, error) {
@@ -198,15 +207,13 @@ func (b *bench) goIdle(ctx context.Context) (float64, error) {
 			before = m.Now
 			return
 		}
-		server = growth(before, m)
+		server = growth(before, m.Peak)
 	})
 	return r.Heap + server, err
 }
 
 // growth is the server's memory for each stream.
-func growth(before int64, after ends.Memory) float64 {
-	return float64(max(0, after.Peak-before)) / idleStreams
-}
+func growth(before, after int64) float64 { return float64(max(0, after-before)) / idleStreams }
 
 // freePort finds a port for a program that cannot choose one.
 func freePort(ctx context.Context) (string, error) {
