@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 	if MaybeWorker() || child() {
 		return
 	}
+	// Children of the tests that run with the race detector would sleep for a second at their end.
+	os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	goleak.VerifyTestMain(m)
 }
 
@@ -131,51 +133,6 @@ func TestDiscardAndChargen(t *testing.T) {
 		got := make([]byte, 500_000)
 		if _, err := io.ReadFull(conn, got); err != nil || !bytes.HasPrefix(got, letters()[:100]) {
 			t.Errorf("chargen sent %q, %v", got[:20], err)
-		}
-	})
-}
-
-// TestPeerThatDoesNotRead: with an honest echo it is not read from, and memory stays bounded; others are
-// served meanwhile; with drop the excess is counted.
-func TestPeerThatDoesNotRead(t *testing.T) {
-	each(t, func(t *testing.T, engine string) {
-		te := start(t, "127.0.0.1:0", Config{Engine: engine})
-		deaf := dial(t, te)
-		deaf.SetWriteDeadline(time.Now().Add(2500 * time.Millisecond))
-		n := 0
-		for {
-			m, err := deaf.Write(make([]byte, 1<<16))
-			if n += m; err != nil {
-				break
-			}
-			if n > 256<<20 {
-				t.Fatal("256 MiB were taken from a peer that does not read")
-			}
-		}
-		conn := dial(t, te)
-		conn.Write([]byte("x"))
-		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-			t.Errorf("beside a deaf peer another is not served: %v", err)
-		}
-		if te.Stats().Stalls != 1 {
-			t.Errorf("%d stalls were noted, want 1", te.Stats().Stalls)
-		}
-		// What was taken is echoed once the peer reads.
-		deaf.SetDeadline(time.Now().Add(patience))
-		deaf.(*net.TCPConn).CloseWrite()
-		if got, err := io.Copy(io.Discard, deaf); err != nil || got != int64(n) {
-			t.Errorf("%d of %d bytes came back in the end, %v", got, n, err)
-		}
-
-		te = start(t, "127.0.0.1:0", Config{Engine: engine, OnStall: StallDrop, StallCap: 1 << 16})
-		deaf = dial(t, te)
-		if _, err := deaf.Write(make([]byte, 64<<20)); err != nil {
-			t.Errorf("with drop the peer may go on sending: %v", err)
-		}
-		deaf.(*net.TCPConn).CloseWrite()
-		got, err := io.Copy(io.Discard, deaf)
-		if s := te.Stats(); err != nil || got+s.Dropped != 64<<20 || s.Dropped == 0 {
-			t.Errorf("%d came back and %d were dropped of %d, %v", got, s.Dropped, 64<<20, err)
 		}
 	})
 }
