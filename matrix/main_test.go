@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -191,5 +190,5 @@ func waitForPID(t *testing.T, file string) (pid int) {
 // running reports whether a process is there and not a zombie that nobody reaps.
 func running(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && syscall.Kill(pid, 0) == nil && !strings.Contains(string(b), ") Z ")
+	return err == nil && !strings.Contains(string(b), ") Z ")
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"muxperf/measure"
@@ -20,11 +19,7 @@ const queued = 4000
 
 // queue compares how fast the engines empty a full accept backlog.
 func (b bench) queue(ctx context.Context) error {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < limit.Max {
-		limit.Cur = limit.Max
-		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
-	}
+	_, _ = testee.FileLimit() // as many as may be; where they do not suffice, connecting says so
 	values := map[string][]float64{}
 	for range 3 * b.rounds { // each is over in a moment
 		for _, engine := range []string{testee.EngineEpoll, testee.EngineNet} {
