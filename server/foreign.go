@@ -37,22 +37,24 @@ func (s *service) serveForeign(ctx context.Context, session transport.Session, s
 		pg = s.printer.open(info.Remote)
 		pg.start(r)
 	})
-	for _, w := range []struct {
-		recorder *measure.Recorder
-		received bool
-	}{{received, true}, {sent, false}} {
-		watchers.Go(func() {
-			w.recorder.Run(live, func(iv measure.Interval) {
-				open()
-				direction, at := "download", "sender"
-				if w.received {
-					direction, at = "upload", "receiver"
-				}
-				pg.interval(iv, direction, at, transport.TCPInfo{})
-			})
-		})
-	}
 	guarded := s.guard(ctx, st)
+	guarded.first = func() { // an idle stream costs no goroutine but its own
+		for _, w := range []struct {
+			recorder *measure.Recorder
+			received bool
+		}{{received, true}, {sent, false}} {
+			watchers.Go(func() {
+				w.recorder.Run(live, func(iv measure.Interval) {
+					open()
+					direction, at := "download", "sender"
+					if w.received {
+						direction, at = "upload", "receiver"
+					}
+					pg.interval(iv, direction, at, transport.TCPInfo{})
+				})
+			})
+		}
+	}
 	err := s.speak(guarded, received.Meter(0), sent.Meter(0))
 	guarded.release()
 	stop()
@@ -108,6 +110,7 @@ func (s *service) speak(st *guardedStream, received, sent protocol.Counter) erro
 type guardedStream struct {
 	transport.Stream
 	release func()
+	first   func() // called before the first byte is counted
 	allow   protocol.Allowance
 	pacer   *measure.Pacer
 	limit   uint64
@@ -150,6 +153,14 @@ func (g *guardedStream) extend() error {
 	return g.SetDeadline(deadline)
 }
 
+// count adds what was moved.
+func (g *guardedStream) count(n int) {
+	if g.moved == 0 && n > 0 {
+		g.first()
+	}
+	g.moved += uint64(n)
+}
+
 // Read reads within the limits.
 func (g *guardedStream) Read(b []byte) (int, error) {
 	if err := g.extend(); err != nil {
@@ -159,7 +170,7 @@ func (g *guardedStream) Read(b []byte) (int, error) {
 	if g.pacer != nil && n > 0 {
 		time.Sleep(g.pacer.Take(n))
 	}
-	if g.moved += uint64(n); g.limit > 0 && g.moved > g.limit {
+	if g.count(n); g.limit > 0 && g.moved > g.limit {
 		return n, fmt.Errorf("the client sent more than --max-bytes allows (%d)", g.limit)
 	}
 	return n, err
@@ -171,7 +182,7 @@ func (g *guardedStream) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	n, err := g.Stream.Write(b)
-	if g.moved += uint64(n); err == nil && g.limit > 0 && g.moved > g.limit {
+	if g.count(n); err == nil && g.limit > 0 && g.moved > g.limit {
 		return n, fmt.Errorf("more than --max-bytes allows (%d) was sent", g.limit)
 	}
 	return n, err
