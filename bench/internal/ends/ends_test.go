@@ -5,6 +5,7 @@ package ends
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestServerIsReadyAndEnds(t *testing.T) {
 	if s.HostPort() != "127.0.0.1:4001" {
 		t.Errorf("the address is %s", s.HostPort())
 	}
-	if m := s.Memory(); m.Now <= 0 || m.Peak < m.Now {
+	if m := s.Memory(); runtime.GOOS == "linux" && (m.Now <= 0 || m.Peak < m.Now) {
 		t.Errorf("memory %+v", m)
 	}
 	s.Stop()
@@ -36,7 +37,7 @@ func TestServerThatDoesNotStartSaysWhy(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	out, peak, err := Run(t.Context(), "sh", "-c", "echo result; exec sleep 0.3")
-	if err != nil || string(out) != "result\n" || peak.Peak <= 0 {
+	if err != nil || string(out) != "result\n" || runtime.GOOS == "linux" && peak.Peak <= 0 {
 		t.Errorf("%q, %+v, %v", out, peak, err)
 	}
 	if _, _, err := Run(t.Context(), "sh", "-c", "echo the reason >&2; exit 1"); err == nil || !strings.Contains(err.Error(), "the reason") {
