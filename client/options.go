@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"os"
 	"strconv"
 	"strings"
@@ -251,13 +253,25 @@ func (o *clientOptions) check(rest []string) error {
 	if o.noControl && !o.stackGiven {
 		o.mux, o.security = stack.None, stack.Plaintext
 	}
+	switch { // libp2p's perf harness names the bytes of each way
+	case o.upload > 0 && o.download > 0:
+		return cli.Errorf("--upload-bytes and --download-bytes: one of them at a time (--bidir -n BYTES sends both ways at once, --test rr measures round trips)")
+	case o.upload > 0:
+		o.bytes = o.upload
+	case o.download > 0:
+		o.bytes, o.reverse = o.download, true
+	}
 	return o.checkTest()
 }
 
 // checkTest looks at the test's parameters.
 func (o *clientOptions) checkTest() error {
 	if o.blocks > 0 {
-		o.bytes = o.blocks * o.block
+		high, low := bits.Mul64(o.blocks, o.block)
+		if high > 0 || low > math.MaxInt64 {
+			return cli.Errorf("-k %d: so many blocks of %d bytes are more than can be counted", o.blocks, o.block)
+		}
+		o.bytes = low
 	}
 	if o.bytes > 0 && !o.timeGiven || o.test == report.Hold && !o.timeGiven {
 		o.time = 0
