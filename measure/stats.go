@@ -4,6 +4,7 @@ package measure
 
 import (
 	"math"
+	"slices"
 
 	"golang.org/x/perf/benchmath"
 )
@@ -26,7 +27,7 @@ func Median(values []float64, confidence float64) Summary {
 	if len(values) == 0 {
 		return Summary{}
 	}
-	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), confidence)
+	s := benchmath.AssumeNothing.Summary(sample(values), confidence)
 	out := Summary{s.Center, s.Lo, s.Hi}
 	for _, v := range values {
 		if math.IsInf(s.Lo, 0) {
@@ -37,6 +38,11 @@ func Median(values []float64, confidence float64) Summary {
 		}
 	}
 	return out
+}
+
+// sample copies: benchmath sorts what it is given, and the order of the runs is the caller's.
+func sample(values []float64) *benchmath.Sample {
+	return benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds)
 }
 
 // either replaces an infinity.
@@ -52,7 +58,7 @@ func Mean(values []float64, confidence float64) Summary {
 	if len(values) < 2 { // an interval without bounds has no place in JSON; callers ask for more values anyway
 		return Median(values, confidence)
 	}
-	s := benchmath.AssumeNormal.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), confidence)
+	s := benchmath.AssumeNormal.Summary(sample(values), confidence)
 	return Summary{s.Center, s.Lo, s.Hi}
 }
 
