@@ -29,7 +29,7 @@ func parseGoal(s string) (goal, error) {
 	level, width, ok := strings.Cut(s, ",")
 	l, err1 := strconv.ParseFloat(level, 64)
 	w, err2 := strconv.ParseFloat(width, 64)
-	if !ok || err1 != nil || err2 != nil || l < 50 || l >= 100 || w <= 0 || w > 100 {
+	if !ok || err1 != nil || err2 != nil || !(l >= 50 && l < 100) || !(w > 0 && w <= 100) { // in this form NaN is refused too
 		return goal{}, cli.Errorf("--confidence %s: want LEVEL,WIDTH in percent, such as 95,5", s)
 	}
 	return goal{l / 100, w / 100}, nil
