@@ -5,7 +5,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -78,10 +80,19 @@ func (s *service) serveForeign(ctx context.Context, session transport.Session, s
 
 // speak runs the protocol of st.
 func (s *service) speak(st *guardedStream, received, sent protocol.Counter) error {
-	buf := make([]byte, foreignBuffer)
 	payload := func() *protocol.Payload {
 		return protocol.NewPayload(protocol.NewPattern([16]byte{}, protocol.BlockSize, false), protocol.BlockSize)
 	}
+	switch st.Protocol() {
+	case protocol.RR:
+		return protocol.RRServer(st, received)
+	case protocol.Chargen:
+		return protocol.ChargenServer(st, payload(), protocol.BlockSize, sent)
+	}
+	if err := st.await(); err != nil {
+		return err
+	}
+	buf := make([]byte, foreignBuffer)
 	switch st.Protocol() {
 	case protocol.Perf010:
 		_, err := protocol.Perf010Server(st, buf, received)
@@ -92,15 +103,11 @@ func (s *service) speak(st *guardedStream, received, sent protocol.Counter) erro
 			return p.Serve100Dialect(st)
 		}
 		return p.Serve100(st)
-	case protocol.RR:
-		return protocol.RRServer(st, received)
 	case protocol.Echo:
 		return protocol.EchoServer(st, buf, received)
 	case protocol.Discard:
 		_, err := protocol.Drain(st, buf, nil, received)
 		return err
-	case protocol.Chargen:
-		return protocol.ChargenServer(st, payload(), protocol.BlockSize, sent)
 	}
 	return fmt.Errorf("protocol %s is not served", st.Protocol())
 }
@@ -110,7 +117,9 @@ func (s *service) speak(st *guardedStream, received, sent protocol.Counter) erro
 type guardedStream struct {
 	transport.Stream
 	release func()
-	first   func() // called before the first byte is counted
+	first   func()  // called before the first byte is counted
+	head    [1]byte // what await has read and Read has not given yet
+	waiting int     // 1 if there is such a byte
 	allow   protocol.Allowance
 	pacer   *measure.Pacer
 	limit   uint64
@@ -161,12 +170,31 @@ func (g *guardedStream) count(n int) {
 	g.moved += uint64(n)
 }
 
+// await waits for the first byte or the end, which Read then gives: until something comes, a stream needs no
+// buffer, and thousands that are held idle would need a gigabyte.
+func (g *guardedStream) await() error {
+	if err := g.extend(); err != nil {
+		return err
+	}
+	n, err := g.Stream.Read(g.head[:])
+	if g.waiting = n; n > 0 || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
 // Read reads within the limits.
 func (g *guardedStream) Read(b []byte) (int, error) {
 	if err := g.extend(); err != nil {
 		return 0, err
 	}
-	n, err := g.Stream.Read(b)
+	n, err := g.waiting, error(nil)
+	if n > 0 && len(b) > 0 {
+		copy(b, g.head[:])
+		g.waiting = 0
+	} else {
+		n, err = g.Stream.Read(b)
+	}
 	if g.pacer != nil && n > 0 {
 		time.Sleep(g.pacer.Take(n))
 	}
