@@ -71,6 +71,7 @@ type soak struct {
 	client  string // the program
 	server  *server
 	ledger  *ledger
+	pulse   pulse
 	out     io.Writer
 	sockets atomic.Int64 // that proxies have had names for
 }
@@ -124,6 +125,7 @@ func (s *soak) soak(ctx context.Context) {
 	watching, over := context.WithCancel(ctx)
 	var watcher, workers sync.WaitGroup
 	watcher.Go(func() { s.watch(watching, gone) })
+	watcher.Go(func() { s.pulse.run(watching) })
 	end := time.Now().Add(s.duration)
 	var next atomic.Int64
 	waiting := make(chan struct{}, 2*s.clients)
@@ -141,7 +143,9 @@ func (s *soak) soak(ctx context.Context) {
 					waiting <- struct{}{}
 					workers.Go(func() {
 						defer func() { <-waiting }()
-						s.play(ctx, st)
+						if time.Now().Before(end) { // there may have been a queue
+							s.play(ctx, st)
+						}
 					})
 				}
 			}

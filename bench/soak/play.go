@@ -27,6 +27,7 @@ const (
 	brokenExtra  = 75 * time.Second
 	orphanTime   = 10 * time.Second
 	afterTheQuit = 10 * time.Second
+	holdTime     = 2 * time.Minute // that a client may take to open what it is to hold
 )
 
 // An outcome is what a client's process left.
@@ -43,6 +44,11 @@ type outcome struct {
 	later   int64 // bytes that went the same way after it
 }
 
+// timedOut reports whether a client says that a time limit has run out.
+func (o *outcome) timedOut() bool {
+	return o.result != nil && o.result.Error != nil && o.result.Error.Kind == report.KindStalled
+}
+
 // play runs one step and enters it in the ledger.
 func (s *soak) play(ctx context.Context, st *step) {
 	if st.test == hostileTest {
@@ -52,9 +58,12 @@ func (s *soak) play(ctx context.Context, st *step) {
 		}
 		return
 	}
+	began := time.Now()
 	o, err := s.playClient(ctx, st)
-	switch {
+	switch still := s.pulse.stood(began, time.Now()); {
 	case ctx.Err() != nil: // the server is gone, or the user ended it: this says nothing
+	case err == nil && st.fault.harmless() && o.timedOut() && still > 0:
+		s.ledger.excuse(st, o, still)
 	case err != nil:
 		s.ledger.enter(st, nil, problems(err))
 	default:
@@ -156,6 +165,9 @@ func (s *step) limit() time.Duration {
 	d := s.length + patience
 	if !s.fault.harmless() {
 		d += brokenExtra
+	}
+	if s.test == "hold" {
+		d += holdTime
 	}
 	return d
 }

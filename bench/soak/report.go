@@ -101,6 +101,11 @@ func firstLines(text string, n int) string {
 	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
 
+// excuse enters a client whose time limit ran out while the machine stood still.
+func (l *ledger) excuse(st *step, o *outcome, still time.Duration) {
+	l.note("excused, since even the soak itself stood still for %s meanwhile: %s: %s", still.Round(time.Second/10), st, o.result.Error)
+}
+
 // fail enters something that is wrong beyond one step.
 func (l *ledger) fail(what string) {
 	l.mu.Lock()

@@ -233,6 +233,19 @@ func TestWaitHung(t *testing.T) {
 	}
 }
 
+// A standstill excuses what it overlaps with, and nothing else.
+func TestPulse(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	var p pulse
+	p.beat(at(10), at(11)) // late, but not so late
+	p.beat(at(20), at(28))
+	for _, c := range []struct{ from, to, want int }{{9, 12, 0}, {0, 19, 0}, {19, 21, 8}, {22, 23, 8}, {27, 40, 8}, {28, 40, 0}} {
+		if got := p.stood(at(c.from), at(c.to)); got != time.Duration(c.want)*time.Second {
+			t.Errorf("%d to %d: stood still for %s, want %d s", c.from, c.to, got, c.want)
+		}
+	}
+}
+
 // A hostile connection that a server leaves open is noticed; here the server is one that closes.
 func TestHostile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
