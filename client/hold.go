@@ -105,7 +105,9 @@ func (r *runner) holdSessions(ctx context.Context, res *report.Result) error {
 		defer mu.Unlock()
 		out.Failures[rootCause(err)]++
 	}
-	r.inBatches(ctx, dials, &out.Delay, func(ctx context.Context) {
+	opening, cancel := context.WithTimeoutCause(ctx, holdTimeout, fmt.Errorf("not established within %s", holdTimeout))
+	defer cancel()
+	r.inBatches(opening, dials, &out.Delay, func(ctx context.Context) {
 		at := r.clock()
 		dialed, err := r.dial(ctx, 1)
 		if err != nil {
