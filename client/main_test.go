@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"muxperf/testee"
 
@@ -21,9 +20,6 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
-
-// patience is how long anything that is sure to happen may take on a busy machine.
-const patience = 30 * time.Second
 
 // says runs the client with a command line.
 func says(args ...string) (stdout, stderr string, code int) {
