@@ -103,7 +103,7 @@ type parcel struct {
 
 // oneWay moves bytes from src to dst over the path.
 func (k *Link) oneWay(dst, src net.Conn) {
-	onPath := make(chan parcel, max(2, k.path.queue()/chunk))
+	onPath := newQueue(k.path.queue())
 	free := sync.Pool{New: func() any { return new([chunk]byte) }}
 	var wg sync.WaitGroup
 	wg.Go(func() { deliver(dst, onPath, &free) })
@@ -119,25 +119,29 @@ func (k *Link) oneWay(dst, src net.Conn) {
 			if k.path.Rate > 0 {
 				lineFree = lineFree.Add(time.Duration(float64(n) * 8 / k.path.Rate * float64(time.Second)))
 			}
-			onPath <- parcel{buf[:n], lineFree.Add(k.path.Delay)}
+			onPath.put(parcel{buf[:n], lineFree.Add(k.path.Delay)})
 		}
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				onPath <- parcel{nil, now.Add(k.path.Delay)}
+				onPath.put(parcel{nil, now.Add(k.path.Delay)})
 			} else if l, ok := dst.(*net.TCPConn); ok {
 				l.SetLinger(0) // what was cut here is cut there
 			}
 			break
 		}
 	}
-	close(onPath)
+	onPath.end()
 	wg.Wait()
 }
 
 // deliver writes each parcel when it is due. After the first failure the rest is dropped.
-func deliver(dst net.Conn, onPath <-chan parcel, free *sync.Pool) {
+func deliver(dst net.Conn, onPath *queue, free *sync.Pool) {
 	broken := false
-	for p := range onPath {
+	for {
+		p, ok := onPath.get()
+		if !ok {
+			break
+		}
 		if d := time.Until(p.due); d > 0 && !broken {
 			time.Sleep(d)
 		}
