@@ -344,3 +344,36 @@ func echoed(all []report.Direction, n uint64) bool {
 	}
 	return false
 }
+
+// TestForeignEchoBehindWisp: the same servers as a target of our own Wisp server, where a stream is a connection
+// to them.
+func TestForeignEchoBehindWisp(t *testing.T) {
+	target := socatListen(t, "EXEC:cat")
+	server := startPeer(t, filepath.Join(bin(t), "server"), "-p", "0", "-B", "127.0.0.1", "--json=peer", "--wisp-allow", target)
+	addr := "ws://" + hostPort(t, server.address) + "/"
+	for _, tc := range []struct {
+		want int64
+		args string
+	}{
+		{100, "--test rr -n 100 --request 300 --response 300"},
+		{100, "--test rr -n 100 --outstanding 4"},
+		{20, "--test open -n 20"},
+		{10, "--test crr -n 10"},
+	} {
+		r := measured(t, append(strings.Fields(tc.args), addr, "--target", target)...)
+		if got := r.Latency.Corrected.Count; got != tc.want || !r.Complete {
+			t.Errorf("%s: %d transactions, complete %t", tc.args, got, r.Complete)
+		}
+	}
+	r := measured(t, "--test", "hold", "--hold-streams", "-P", "30", addr, "--target", target)
+	if h := r.Hold; h.Established != 30 || h.Echoed != 30 {
+		t.Errorf("hold: %+v", h)
+	}
+	if r := measured(t, "--protocol", "echo", "-n", "300007", addr, "--target", target); !echoed(r.Directions, 300_007) || r.Directions[0].Sender.Bytes != 300_007 {
+		t.Errorf("echo: %+v", r.Directions)
+	}
+	_, said, code := clientSays(t, "--test", "rr", "-n", "5", "--response", "2", addr, "--target", target)
+	if code != 2 || !strings.Contains(said, "--request and --response have to be equal") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+}
