@@ -107,7 +107,7 @@ func (o *serverOptions) service(args []string, key identity.PrivateKey, token []
 	}
 	s := &service{
 		log:     slog.New(newLimitedHandler(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level, ReplaceAttr: dropTime}))),
-		dialect: o.dialect, handshakes: make(chan struct{}, maxHandshakes),
+		dialect: o.dialect, handshakes: newHandshakes(maxHandshakes, handshakesShare),
 		limits:  serviceLimits{perAddress: o.perAddress, idle: o.idle, rate: o.maxRate, duration: o.maxDuration, bytes: o.maxBytes},
 		printer: &printer{out: out, output: o.output}, pages: map[*control.Run]*page{}, oneOff: o.oneOff,
 		command: append([]string{"server"}, environ.Redact(args)...), environment: environ.Collect(),
@@ -139,9 +139,6 @@ func (o *serverOptions) service(args []string, key identity.PrivateKey, token []
 		Observer: s.observeRun}
 	return s, nil
 }
-
-// maxHandshakes bounds the connections that are being set up at once.
-const maxHandshakes = 512
 
 // allowList makes the check of --allow-peer.
 func allowList(ids []string) (func(string) error, error) {

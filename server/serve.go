@@ -40,7 +40,7 @@ type service struct {
 	oneOff      bool
 	enough      context.CancelFunc // ends accepting
 
-	handshakes chan struct{} // a semaphore over connections that are being set up
+	handshakes *handshakes
 	perAddress addressCounter
 	sessions   sessionSet
 	mu         sync.Mutex
@@ -95,23 +95,17 @@ func (s *service) admit(ctx context.Context, conn net.Conn) {
 		conn.Close()
 		return
 	}
-	select {
-	case s.handshakes <- struct{}{}:
-	default:
-		s.perAddress.leave(host)
-		conn.Close()
-		return
-	}
 	s.wg.Go(func() {
 		defer s.perAddress.leave(host)
-		s.serveConn(ctx, conn)
+		s.serveConn(ctx, conn, host)
 	})
 }
 
 // serveConn sets up a session and serves its streams until it ends.
-func (s *service) serveConn(ctx context.Context, conn net.Conn) {
-	session, err := stack.Upgrade(ctx, conn, s.stack)
-	<-s.handshakes
+func (s *service) serveConn(ctx context.Context, conn net.Conn, host string) {
+	settingUp, done := s.handshakes.begin(ctx, host)
+	session, err := stack.Upgrade(settingUp, conn, s.stack)
+	done()
 	if err != nil {
 		s.logHandshake(conn, err)
 		return
@@ -247,43 +241,6 @@ func serves(p string) bool {
 // wispPorts are the built-in Wisp destinations that need no negotiation.
 func wispPorts() map[int]string {
 	return map[int]string{7: protocol.Echo, 9: protocol.Discard, 19: protocol.Chargen}
-}
-
-// hostOf is the address of a client without its port; "" for a Unix socket.
-func hostOf(conn net.Conn) string {
-	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
-	if err != nil {
-		return ""
-	}
-	return host
-}
-
-// An addressCounter counts the connections of each address.
-type addressCounter struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-// enter counts one more; false if limit (0: none) is reached.
-func (c *addressCounter) enter(host string, limit int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if limit > 0 && c.n[host] >= limit {
-		return false
-	}
-	if c.n == nil {
-		c.n = map[string]int{}
-	}
-	c.n[host]++
-	return true
-}
-
-func (c *addressCounter) leave(host string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n[host]--; c.n[host] <= 0 {
-		delete(c.n, host)
-	}
 }
 
 // clock is the one that measures.
