@@ -32,6 +32,7 @@ type clientOptions struct {
 	server                string  // as given
 	iperfHost             *string // given as iperf3's -c
 	timeGiven, stackGiven bool
+	securityGiven         bool
 	port                  int
 	v4, v6                bool
 	bind                  string
@@ -112,7 +113,8 @@ func (o *clientOptions) table() *cli.Command {
 
 	g = c.Group("Stack")
 	given := func() { o.stackGiven = true }
-	g.Choice(&o.security, "security", "", "NAME", []string{stack.Noise, stack.Plaintext}, "security layer").OnSet(given)
+	g.Choice(&o.security, "security", "", "NAME", []string{stack.Noise, stack.Plaintext}, "security layer").
+		OnSet(func() { o.stackGiven, o.securityGiven = true, true })
 	g.Choice(&o.mux, "mux", "", "NAME", []string{stack.Yamux, stack.Wisp, stack.None}, "muxer").OnSet(given)
 	g.Choice(&o.protocol, "protocol", "", "NAME", []string{"auto", "muxperf", protocol.Perf100, protocol.Perf010, "echo", "discard"},
 		"stream protocol; auto takes the first that the server speaks")
@@ -248,6 +250,9 @@ func (o *clientOptions) check(rest []string) error {
 		}
 	}
 	if o.address.Scheme == "ws" {
+		if o.securityGiven && o.security != stack.Plaintext {
+			return cli.Errorf("--security %s: ws:// has no security layer of ours; --mux wisp HOST:PORT has", o.security)
+		}
 		o.mux, o.security = stack.Wisp, stack.Plaintext
 	}
 	if o.noControl && !o.stackGiven {

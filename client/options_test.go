@@ -35,6 +35,7 @@ func TestOptions(t *testing.T) {
 		{"--transport-security plaintext host", stackOf, "plaintext+yamux"},
 		{"--transport tcp host", stackOf, "noise+yamux"},
 		{"ws://host/p", stackOf, "plaintext+wisp"},
+		{"--security plaintext --mux wisp ws://host/p", stackOf, "plaintext+wisp"},
 		{"--no-control host", stackOf, "plaintext+none"},
 		{"--no-control --security noise host", stackOf, "noise+yamux"},
 		{"--no-control --mux wisp host", stackOf, "noise+wisp"},
@@ -128,6 +129,7 @@ func TestOptionsRefused(t *testing.T) {
 		{"--mux mplex host", "want one of yamux, wisp, none"},
 		{"--protocol chat host", "want one of auto"},
 		{"--target 127.0.0.1:9 host", "--target needs a Wisp server"},
+		{"--security noise ws://host/", "ws:// has no security layer"}, // it must not become plaintext unsaid
 		{"--label x host", "--label x: want KEY=VALUE"},
 		{"--label =x host", "--label =x: want KEY=VALUE"},
 		{"--security plaintext --mux none /ip4/127.0.0.1/tcp/1/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN", "proves none"},
