@@ -162,6 +162,7 @@ type dropQueue struct {
 	mu    sync.Mutex
 	cond  *sync.Cond
 	buf   []byte
+	out   int // bytes that are being written
 	cap   int
 	ended bool
 	done  chan struct{}
@@ -178,7 +179,7 @@ func newDropQueue(limit int, write func([]byte) error) *dropQueue {
 func (q *dropQueue) put(b []byte) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := min(len(b), q.cap-len(q.buf))
+	n := min(len(b), max(0, q.cap-len(q.buf)-q.out))
 	q.buf = append(q.buf, b[:n]...)
 	q.cond.Signal()
 	return n
@@ -189,11 +190,12 @@ func (q *dropQueue) drain(write func([]byte) error) {
 	var spare []byte
 	for {
 		q.mu.Lock()
+		q.out = 0
 		for len(q.buf) == 0 && !q.ended {
 			q.cond.Wait()
 		}
 		b := q.buf
-		q.buf = spare[:0]
+		q.buf, q.out = spare[:0], len(b)
 		q.mu.Unlock()
 		if len(b) == 0 || write(b) != nil {
 			return

@@ -110,8 +110,8 @@ func TestDeafPeersCostBoundedMemory(t *testing.T) {
 	onEachPolicy(t, func(t *testing.T, policy, engine, spec string) {
 		te := start(t, spec, Config{Engine: engine, OnStall: policy, StallCap: dropCap})
 		most := int64(peers * buffered)
-		if policy == StallDrop { // the net engine's queue holds the cap once more while it writes
-			most = peers * (2*dropCap + buffered)
+		if policy == StallDrop {
+			most = peers * (dropCap + buffered)
 		}
 		var all []*deafPeer
 		for range peers {
