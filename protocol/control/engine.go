@@ -106,6 +106,7 @@ func (e *engine) play(ctx context.Context, isClient bool) (local Report, peer *R
 	var movers, cutters, helpers sync.WaitGroup
 	helpCtx, endHelp := context.WithCancel(context.WithoutCancel(ctx))
 	cutCtx, endCuts := context.WithCancel(helpCtx)
+	_ = e.ch.st.SetReadDeadline(time.Time{}) // a run lasts as long as it lasts
 	helpers.Go(func() { e.readControl(helpCtx) })
 	helpers.Go(func() { e.tick(ctx, helpCtx) })
 	pattern := protocol.NewPattern(e.run, e.params.Block, e.params.Verify)
@@ -128,7 +129,7 @@ func (e *engine) play(ctx context.Context, isClient bool) (local Report, peer *R
 	cutters.Wait()
 	local = e.report(err, began, user, system)
 	if err == nil || isInterrupt(err) {
-		peer, err = e.exchange(local, isClient, err)
+		peer, err = e.exchange(ctx, local, isClient, err)
 	} else if abort := asAbort(err); abort != nil {
 		_ = e.ch.send(TypeAbort, abort)
 	}

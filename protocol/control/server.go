@@ -246,7 +246,7 @@ func (s *Server) gather(ch *channel, r *Run, session transport.Session) (*engine
 	select {
 	case <-r.ready:
 	case err := <-gone:
-		return nil, peerGone(errors.Join(err, errors.New("before its data streams arrived")))
+		return nil, peerGone(fmt.Errorf("before its data streams arrived: %w", err))
 	case <-timer.C:
 		_ = ch.st.SetReadDeadline(time.Unix(1, 0))
 		<-gone

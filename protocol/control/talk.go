@@ -13,11 +13,12 @@ import (
 	"muxperf/transport"
 )
 
-// readControl takes the peer's messages until the run is over.
+// readControl takes the peer's messages until the run is over. It leaves the read deadline alone: that is how play
+// ends it, and a deadline set here for the next message could undo that.
 func (e *engine) readControl(ctx context.Context) {
 	defer close(e.silence)
 	for {
-		t, body, err := e.ch.receive(time.Time{})
+		t, body, err := readMessage(e.ch.st)
 		if ctx.Err() != nil {
 			return
 		}
@@ -127,10 +128,10 @@ func (e *engine) stallTimeout() time.Duration {
 }
 
 // exchange sends our report and waits for the peer's. A run that was interrupted stays so, but if the
-// peer does not answer any more that is the better reason.
-func (e *engine) exchange(local Report, isClient bool, cause error) (*Report, error) {
+// peer does not answer any more that is told too; lost is the context whose cause says why.
+func (e *engine) exchange(lost context.Context, local Report, isClient bool, cause error) (*Report, error) {
 	if err := e.ch.send(TypeReport, local); err != nil {
-		return nil, errors.Join(cause, peerGone(err))
+		return nil, both(cause, peerGone(err))
 	}
 	timer := time.NewTimer(messageTimeout)
 	defer timer.Stop()
@@ -141,14 +142,14 @@ func (e *engine) exchange(local Report, isClient bool, cause error) (*Report, er
 		select {
 		case peer = <-e.peerReport:
 		default:
-			return nil, errors.Join(cause, ErrPeerGone)
+			return nil, both(cause, e.lost(lost))
 		}
 	case <-timer.C:
-		return nil, errors.Join(cause, &Abort{Code: CodeStall, Message: fmt.Sprintf("the peer sent no report within %s", messageTimeout)})
+		return nil, both(cause, &Abort{Code: CodeStall, Message: fmt.Sprintf("the peer sent no report within %s", messageTimeout)})
 	}
 	if isClient {
 		if err := e.ch.send(TypeBye, struct{}{}); err != nil {
-			return &peer, errors.Join(cause, peerGone(err))
+			return &peer, both(cause, peerGone(err))
 		}
 	} else {
 		select {
@@ -158,6 +159,22 @@ func (e *engine) exchange(local Report, isClient bool, cause error) (*Report, er
 		}
 	}
 	return &peer, cause
+}
+
+// lost is why the control stream is silent, if nothing else ended the run before.
+func (e *engine) lost(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ErrInterrupted) && !errors.Is(cause, context.Canceled) {
+		return fmt.Errorf("no report of the peer: %w", cause)
+	}
+	return ErrPeerGone
+}
+
+// both is two errors in one line; the first may be nil.
+func both(first, second error) error {
+	if first == nil {
+		return second
+	}
+	return fmt.Errorf("%w; %w", first, second)
 }
 
 // report makes this end's result out of the recorders.
