@@ -25,14 +25,14 @@ type Stream struct {
 
 	mu       sync.Mutex
 	queue    []piece
-	bytes    int           // in the queue
-	changed  chan struct{} // closed and replaced when the queue or the state changes
-	waiting  bool          // somebody waits for that
-	consumed int           // packets since the last CONTINUE
-	credit   int           // packets that may be sent; -1: any number (a server's, and UDP)
-	ended    error         // what Read says when the queue is empty; nil while the stream is open
-	closed   bool          // we have closed it
-	opened   bool          // the server has confirmed, or has sent something
+	bytes    int     // in the queue
+	spare    []piece // what the queue begins in again when it was empty
+	waiting  waiters // for the queue or the state to change
+	consumed int     // packets since the last CONTINUE
+	credit   int     // packets that may be sent; -1: any number (a server's, and UDP)
+	ended    error   // what Read says when the queue is empty; nil while the stream is open
+	closed   bool    // we have closed it
+	opened   bool    // the server has confirmed, or has sent something
 
 	// sink takes what it can at once and without waiting; nil if the stream has none. See straight.
 	sink func([]byte) int
@@ -42,7 +42,7 @@ type Stream struct {
 type piece struct{ buf, rest []byte }
 
 func newStream(c *Conn, id uint32, dest connect) *Stream {
-	s := &Stream{c: c, id: id, dest: dest, kind: dest.kind, changed: make(chan struct{}), credit: -1}
+	s := &Stream{c: c, id: id, dest: dest, kind: dest.kind, credit: -1}
 	if c.client && dest.kind == streamTCP {
 		s.credit = c.credit
 	}
@@ -63,22 +63,6 @@ func (s *Stream) sinkTo(sink func([]byte) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sink = sink
-}
-
-// notify wakes whoever waits; the lock is held. A channel for each packet would cost more than the packet.
-func (s *Stream) notify() {
-	if !s.waiting {
-		return
-	}
-	s.waiting = false
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// change is closed when something changes; the lock is held.
-func (s *Stream) change() <-chan struct{} {
-	s.waiting = true
-	return s.changed
 }
 
 // arrived queues a payload. The buffer belongs to the stream from here on.
@@ -108,10 +92,14 @@ func (s *Stream) arrived(buf, payload []byte) {
 		return
 	}
 	s.c.reserve(len(payload))
+	if s.spare == nil {
+		s.spare = make([]piece, 0, 8)
+		s.queue = s.spare
+	}
 	s.queue = append(s.queue, piece{buf, payload})
 	s.bytes += len(payload)
 	s.opened = true
-	s.notify()
+	s.waiting.wake()
 	s.mu.Unlock()
 	s.waitForRoom()
 }
@@ -128,7 +116,7 @@ func (s *Stream) waitForRoom() {
 		if s.bytes <= s.c.limits.streamBytes && !full {
 			return
 		}
-		changed := s.change()
+		changed := s.waiting.add()
 		s.mu.Unlock()
 		select {
 		case <-changed:
@@ -137,6 +125,7 @@ func (s *Stream) waitForRoom() {
 		case <-s.c.done:
 		}
 		s.mu.Lock()
+		s.waiting.done(changed)
 		if closed(s.c.done) {
 			return
 		}
@@ -184,15 +173,17 @@ func (s *Stream) Read(b []byte) (int, error) {
 
 // wait releases the lock until something changes; expired ends it with os.ErrDeadlineExceeded.
 func (s *Stream) wait(expired <-chan struct{}) error {
-	changed := s.change()
+	changed := s.waiting.add()
 	s.mu.Unlock()
-	defer s.mu.Lock()
+	var err error
 	select {
 	case <-changed:
-		return nil
 	case <-expired:
-		return os.ErrDeadlineExceeded
+		err = os.ErrDeadlineExceeded
 	}
+	s.mu.Lock()
+	s.waiting.done(changed)
+	return err
 }
 
 // next appends the payloads that wait to b, at most as many as b has room for, and waits for the first. They
@@ -237,9 +228,9 @@ func (s *Stream) took(n int) uint32 {
 	putBuffer(s.queue[0].buf)
 	s.queue[0] = piece{}
 	if s.queue = s.queue[1:]; len(s.queue) == 0 {
-		s.queue = nil
+		s.queue = s.spare[:0]
 	}
-	s.notify()
+	s.waiting.wake()
 	return s.consume()
 }
 
@@ -286,7 +277,7 @@ func (s *Stream) grant(credit uint32) {
 	if s.credit >= 0 {
 		s.credit = int(min(credit, 1<<30))
 	}
-	s.notify()
+	s.waiting.wake()
 }
 
 // Settle waits until the server has been quiet about a stream for a while, at most for limit: many servers
@@ -298,7 +289,7 @@ func (s *Stream) Settle(quiet, limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.ended == nil && !s.closed {
-		changed := s.change()
+		changed := s.waiting.add()
 		s.mu.Unlock()
 		silence := time.NewTimer(quiet)
 		still := false
@@ -311,6 +302,7 @@ func (s *Stream) Settle(quiet, limit time.Duration) {
 		}
 		silence.Stop()
 		s.mu.Lock()
+		s.waiting.done(changed)
 		if still {
 			return
 		}
@@ -394,7 +386,7 @@ func (s *Stream) finish(err error) {
 	if s.ended == nil {
 		s.ended = err
 	}
-	s.notify()
+	s.waiting.wake()
 }
 
 // abort ends the stream here and tells the peer why.
@@ -422,7 +414,7 @@ func (s *Stream) discard() {
 	}
 	s.c.reserve(-s.bytes)
 	s.queue, s.bytes = nil, 0
-	s.notify()
+	s.waiting.wake()
 }
 
 // CloseWrite does nothing: Wisp has no half-close.
@@ -441,7 +433,7 @@ func (s *Stream) shut(reason Reason) error {
 		return nil
 	}
 	s.closed = true
-	s.notify()
+	s.waiting.wake()
 	s.mu.Unlock()
 	err := s.tellClosed(reason)
 	s.discard()

@@ -36,7 +36,7 @@ type writer struct {
 	spare    []byte
 	busy     bool          // somebody is writing to the socket
 	wake     chan struct{} // tells the goroutine that something is pending
-	room     chan struct{} // closed and replaced whenever pending was taken
+	written  waiters       // for pending to have been written
 	waiting  []*ticket
 	reserved int // bytes that were granted and are not pending yet
 	err      error
@@ -45,7 +45,7 @@ type writer struct {
 }
 
 func newWriter(conn net.Conn, client bool, mask ws.Mask) *writer {
-	w := &writer{conn: conn, client: client, mask: mask, wake: make(chan struct{}, 1), room: make(chan struct{}),
+	w := &writer{conn: conn, client: client, mask: mask, wake: make(chan struct{}, 1),
 		closed: make(chan struct{}), gone: make(chan struct{})}
 	go w.run()
 	return w
@@ -83,8 +83,7 @@ func (w *writer) flush() {
 		if err != nil {
 			w.err = err
 		}
-		close(w.room)
-		w.room = make(chan struct{})
+		w.written.wake()
 	}
 	w.busy = false
 }
@@ -137,7 +136,8 @@ func (w *writer) lockWithRoom(need int, expired <-chan struct{}) error {
 	if len(w.waiting) == 0 && w.fits(need) {
 		return nil
 	}
-	t := &ticket{need: need, granted: make(chan struct{})}
+	t := ticketPool.Get().(*ticket)
+	t.need, t.holds = need, false
 	w.waiting = append(w.waiting, t)
 	w.mu.Unlock()
 	var err error
@@ -150,6 +150,7 @@ func (w *writer) lockWithRoom(need int, expired <-chan struct{}) error {
 	}
 	w.mu.Lock()
 	w.giveBack(t)
+	ticketPool.Put(t)
 	if err == nil {
 		err = w.err
 	}
@@ -163,9 +164,12 @@ func (w *writer) lockWithRoom(need int, expired <-chan struct{}) error {
 // A ticket is a place in the queue for room.
 type ticket struct {
 	need    int
-	granted chan struct{}
-	holds   bool // room is reserved for it
+	granted chan struct{} // holds a token when it is
+	holds   bool          // room is reserved for it
 }
+
+// ticketPool keeps tickets: streams that flood need one for nearly every frame.
+var ticketPool = sync.Pool{New: func() any { return &ticket{granted: make(chan struct{}, 1)} }}
 
 // fits reports whether need bytes have room; anything has if nothing waits.
 func (w *writer) fits(need int) bool {
@@ -177,15 +181,19 @@ func (w *writer) fits(need int) bool {
 func (w *writer) grant() {
 	for len(w.waiting) > 0 && w.fits(w.waiting[0].need) {
 		t := w.waiting[0]
-		w.waiting = w.waiting[1:]
+		w.waiting = slices.Delete(w.waiting, 0, 1)
 		t.holds = true
 		w.reserved += t.need
-		close(t.granted)
+		t.granted <- struct{}{}
 	}
 }
 
 // giveBack ends a ticket, granted or not.
 func (w *writer) giveBack(t *ticket) {
+	select { // a wait that ended otherwise may have been granted all the same
+	case <-t.granted:
+	default:
+	}
 	if t.holds {
 		w.reserved -= t.need
 		return
@@ -217,15 +225,23 @@ func (w *writer) drain(d time.Duration) {
 	for {
 		w.mu.Lock()
 		idle := w.err != nil || len(w.pending) == 0 && !w.busy
-		room := w.room
-		w.mu.Unlock()
 		if idle {
+			w.mu.Unlock()
 			return
 		}
+		written := w.written.add()
+		w.mu.Unlock()
+		late := false
 		select {
-		case <-room:
+		case <-written:
 		case <-time.After(time.Millisecond):
 		case <-timer.C:
+			late = true
+		}
+		w.mu.Lock()
+		w.written.done(written)
+		w.mu.Unlock()
+		if late {
 			return
 		}
 	}
