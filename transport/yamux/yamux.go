@@ -40,11 +40,11 @@ type Config struct {
 	Budget *transport.Budget
 }
 
-// The defaults. The initial window is sixteen times the specification's minimum, since a window
+// The defaults. The initial window is 64 times the specification's minimum, since a window
 // that has to grow costs the first seconds of a test over a long path. The largest is the product of 10 Gbit/s and
 // 50 ms; the library grows towards it only where the reader keeps up and the round trip asks for it.
 const (
-	DefaultStreamWindow  = 4 << 20
+	DefaultStreamWindow  = 16 << 20
 	DefaultMaxWindow     = 64 << 20
 	DefaultMaxStreams    = 16384
 	DefaultAcceptBacklog = 256
