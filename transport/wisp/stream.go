@@ -26,7 +26,7 @@ type Stream struct {
 	mu       sync.Mutex
 	queue    []piece
 	bytes    int     // in the queue
-	spare    []piece // what the queue begins in again when it was empty
+	spare    []piece // the array of the queue, from its beginning; see push
 	waiting  waiters // for the queue or the state to change
 	consumed int     // packets since the last CONTINUE
 	credit   int     // packets that may be sent; -1: any number (a server's, and UDP)
@@ -92,16 +92,25 @@ func (s *Stream) arrived(buf, payload []byte) {
 		return
 	}
 	s.c.reserve(len(payload))
-	if s.spare == nil {
-		s.spare = make([]piece, 0, 8)
-		s.queue = s.spare
-	}
-	s.queue = append(s.queue, piece{buf, payload})
+	s.push(piece{buf, payload})
 	s.bytes += len(payload)
 	s.opened = true
 	s.waiting.wake()
 	s.mu.Unlock()
 	s.waitForRoom()
+}
+
+// push appends to the queue. The queue walks through its array as pieces leave it; at the array's end it goes back
+// to the beginning, if that is half empty, and into a larger array otherwise. The lock is held.
+func (s *Stream) push(p piece) {
+	if n := len(s.queue); n == cap(s.queue) && n > 0 && 2*n <= cap(s.spare) {
+		s.queue = append(s.spare[:0], s.queue...)
+		clear(s.spare[n:cap(s.spare)])
+	}
+	s.queue = append(s.queue, p)
+	if cap(s.queue) > cap(s.spare) {
+		s.spare = s.queue[:0]
+	}
 }
 
 // waitForRoom holds the reader while more is queued than the bounds in bytes allow. For a client it is the only
