@@ -51,7 +51,7 @@ func (c Client) Run(ctx context.Context, sessions []transport.Session, params Pa
 	defer st.Close()
 	out := Outcome{Stream: c.Clock().Sub(began)}
 	ch := &channel{st: st}
-	stop := context.AfterFunc(ctx, func() { _ = st.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, ch.interrupt)
 	e, err := c.prepare(ctx, ch, sessions, params, &out)
 	stop()
 	if e != nil {

@@ -29,7 +29,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -156,8 +158,15 @@ type controlStream interface {
 
 // A channel sends and receives messages on a control stream. Sending is safe for concurrent use.
 type channel struct {
-	st controlStream
-	mu sync.Mutex
+	st    controlStream
+	mu    sync.Mutex
+	ended atomic.Bool // nobody waits for messages any more
+}
+
+// interrupt ends a receive that waits, and those to come: a later deadline does not undo it.
+func (c *channel) interrupt() {
+	c.ended.Store(true)
+	_ = c.st.SetReadDeadline(time.Unix(1, 0))
 }
 
 func (c *channel) send(t Type, v any) error {
@@ -176,6 +185,9 @@ func (c *channel) send(t Type, v any) error {
 func (c *channel) receive(deadline time.Time) (Type, []byte, error) {
 	if err := c.st.SetReadDeadline(deadline); err != nil {
 		return 0, nil, err
+	}
+	if c.ended.Load() { // the deadline just set may have replaced that of interrupt
+		return 0, nil, os.ErrDeadlineExceeded
 	}
 	return readMessage(c.st)
 }

@@ -248,12 +248,12 @@ func (s *Server) gather(ch *channel, r *Run, session transport.Session) (*engine
 	case err := <-gone:
 		return nil, peerGone(fmt.Errorf("before its data streams arrived: %w", err))
 	case <-timer.C:
-		_ = ch.st.SetReadDeadline(time.Unix(1, 0))
+		ch.interrupt()
 		<-gone
 		return nil, fmt.Errorf("%d of %d data streams did not arrive in time", r.missingNow(), len(r.streams))
 	}
 	if err := ch.send(TypeReady, struct{}{}); err != nil {
-		_ = ch.st.SetReadDeadline(time.Unix(1, 0))
+		ch.interrupt()
 		<-gone
 		return nil, err
 	}
