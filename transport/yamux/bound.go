@@ -10,6 +10,8 @@ package yamux
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -52,6 +54,7 @@ type bounded struct {
 	room    chan struct{} // closed and replaced when somebody who waits may look again
 	waiting bool
 	closed  bool
+	failed  error // why reading ended, if not in order
 }
 
 // held is what one stream's reader has not taken.
@@ -72,7 +75,23 @@ func (b *bounded) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.follow(p[:n])
+	if err != nil && !b.closed && !orderlyEnd(err) {
+		b.failed = err
+	}
 	return n, err
+}
+
+// because adds to a stream's end why its session ended: the library resets the streams and keeps the reason.
+func (b *bounded) because(err error) error {
+	if !errors.Is(err, transport.ErrReset) {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failed == nil {
+		return err
+	}
+	return fmt.Errorf("%w, since the connection broke: %w", err, b.failed)
 }
 
 // follow takes what arrived apart.

@@ -188,3 +188,53 @@ func FuzzBounded(f *testing.F) {
 		}
 	})
 }
+
+// breaking is a connection whose reading fails after a while, as one does whose record does not decrypt.
+type breaking struct {
+	net.Conn
+	left int
+	err  error
+}
+
+func (b *breaking) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, b.err
+	}
+	n, err := b.Conn.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// TestCauseOfAReset: a stream tells why its session broke, and not only that it did.
+func TestCauseOfAReset(t *testing.T) {
+	near, far := net.Pipe()
+	broke := errors.New("a record does not decrypt")
+	client, err := Client(near, Config{}.WithDefaults(PlaintextFrame))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := Server(&breaking{Conn: far, left: 100_000, err: broke}, Config{}.WithDefaults(PlaintextFrame))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	s, err := client.OpenStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			if _, err := s.Write(make([]byte, 10_000)); err != nil {
+				return
+			}
+		}
+	}()
+	a, err := server.AcceptStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, a); !errors.Is(err, transport.ErrReset) || !errors.Is(err, broke) {
+		t.Errorf("the stream ended with %v", err)
+	}
+}

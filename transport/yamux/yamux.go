@@ -147,7 +147,7 @@ type stream struct {
 func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.Stream.Read(b)
 	s.conn.took(s.StreamID(), n)
-	return n, translate(err)
+	return n, s.conn.because(translate(err))
 }
 
 func (s *stream) Close() error {
@@ -162,7 +162,7 @@ func (s *stream) Reset() error {
 
 func (s *stream) Write(b []byte) (int, error) {
 	n, err := s.Stream.Write(b)
-	return n, translate(err)
+	return n, s.conn.because(translate(err))
 }
 
 func (s *stream) CloseWrite() error { return translate(s.Stream.CloseWrite()) }
