@@ -8,31 +8,12 @@ package protocol
 import (
 	"fmt"
 	"io"
-	"net"
 	"sync"
 	"testing"
 	"time"
-)
 
-// benchPair returns both ends of a loopback connection.
-func benchPair(b *testing.B) (net.Conn, net.Conn) {
-	b.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	x, err := net.Dial("tcp4", l.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
-	y, err := l.Accept()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { x.Close(); y.Close() })
-	return x, y
-}
+	"muxperf/internal/loopback"
+)
 
 // nobody counts nothing.
 type nobody struct{}
@@ -42,7 +23,7 @@ func (nobody) Add(int) {}
 func BenchmarkRR(b *testing.B) {
 	for _, outstanding := range []int{1, 16} {
 		b.Run(fmt.Sprintf("outstanding=%d", outstanding), func(b *testing.B) {
-			x, y := benchPair(b)
+			x, y := loopback.Pair(b)
 			var wg sync.WaitGroup
 			wg.Go(func() { _ = RRServer(y, nobody{}) })
 			b.ReportAllocs()
@@ -58,7 +39,7 @@ func BenchmarkRR(b *testing.B) {
 }
 
 func BenchmarkFlood(b *testing.B) {
-	x, y := benchPair(b)
+	x, y := loopback.Pair(b)
 	const block = 128 << 10
 	b.SetBytes(block)
 	b.ReportAllocs()

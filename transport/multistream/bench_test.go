@@ -10,27 +10,9 @@ import (
 	"net"
 	"sync"
 	"testing"
-)
 
-// benchPair returns both ends of a loopback connection.
-func benchPair(b *testing.B) (net.Conn, net.Conn) {
-	b.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	x, err := net.Dial("tcp4", l.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
-	y, err := l.Accept()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { x.Close(); y.Close() })
-	return x, y
-}
+	"muxperf/internal/loopback"
+)
 
 // BenchmarkHandshake repeats the negotiation on one connection: it leaves nothing behind on the wire. The
 // payload of one byte there and back is what the lazy form saves a round trip of.
@@ -48,7 +30,7 @@ func BenchmarkHandshake(b *testing.B) {
 		{"lazy", func(c net.Conn) (io.ReadWriter, error) { return SelectLazyConn(c, wanted), nil }},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
-			x, y := benchPair(b)
+			x, y := loopback.Pair(b)
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				var one [1]byte

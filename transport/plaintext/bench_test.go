@@ -11,27 +11,9 @@ import (
 	"testing"
 
 	"muxperf/transport"
-)
 
-// benchPair returns both ends of a loopback connection.
-func benchPair(b *testing.B) (net.Conn, net.Conn) {
-	b.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	x, err := net.Dial("tcp4", l.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
-	y, err := l.Accept()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { x.Close(); y.Close() })
-	return x, y
-}
+	"muxperf/internal/loopback"
+)
 
 // benchExchange secures both ends.
 func benchExchange(b *testing.B, x, y net.Conn) (client, server *transport.Secured) {
@@ -52,7 +34,7 @@ func benchExchange(b *testing.B, x, y net.Conn) (client, server *transport.Secur
 
 // BenchmarkHandshake repeats the exchange on one connection: it leaves nothing behind on the wire.
 func BenchmarkHandshake(b *testing.B) {
-	x, y := benchPair(b)
+	x, y := loopback.Pair(b)
 	b.ReportAllocs()
 	for range b.N {
 		benchExchange(b, x, y)
@@ -60,7 +42,7 @@ func BenchmarkHandshake(b *testing.B) {
 }
 
 func BenchmarkFlood(b *testing.B) {
-	x, y := benchPair(b)
+	x, y := loopback.Pair(b)
 	client, server := benchExchange(b, x, y)
 	const block = 128 << 10
 	received := make(chan error, 1)
