@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"muxperf/internal/programs"
+
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -26,17 +28,7 @@ import (
 const patience = 60 * time.Second
 
 // binaries builds the commands once for all tests, and returns their folder.
-var binaries = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "muxperf-e2e-")
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.Command("go", "build", "-o", dir+"/", "muxperf/client", "muxperf/server").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building the commands: %v: %s", err, out)
-	}
-	return dir, nil
-})
+var binaries = sync.OnceValues(programs.Build)
 
 func TestMain(m *testing.M) {
 	code := m.Run()

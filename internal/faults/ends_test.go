@@ -22,23 +22,14 @@ import (
 	"testing"
 	"time"
 
+	"muxperf/internal/programs"
 	"muxperf/report"
 )
 
 // patience is how long anything that is sure to happen may take on a busy machine.
 const patience = 2 * time.Minute
 
-var binaries = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "muxperf-faults-")
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.Command("go", "build", "-o", dir+"/", "muxperf/client", "muxperf/server").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building the commands: %v: %s", err, out)
-	}
-	return dir, nil
-})
+var binaries = sync.OnceValues(programs.Build)
 
 // TestMain lets more tests run at once than there are processors: they wait for time limits, mostly.
 func TestMain(m *testing.M) {

@@ -10,9 +10,8 @@ import (
 	"net"
 	"testing"
 
-	"muxperf/transport"
-
 	"muxperf/internal/loopback"
+	"muxperf/transport"
 )
 
 // benchExchange secures both ends.
