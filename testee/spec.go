@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"muxperf/internal/strictyaml"
 )
 
 // A Mode is what a testee does with a connection.
@@ -107,28 +107,22 @@ const defaultBacklog = 50
 // ParseConfig reads a list of transports, YAML or JSON: id, type (stream.testee), endpoint (type tcp or
 // unix, port, version, interface, path, backlog, shared), debug, and mode, which is ours. A port may be
 // "$NAME" for an environment variable. Unknown keys are errors.
-func ParseConfig(b []byte) (specs []Spec, err error) {
-	defer func() { // the YAML library panics on some inputs
-		if r := recover(); r != nil {
-			specs, err = nil, fmt.Errorf("a list of transports was expected: this is no YAML")
-		}
-	}()
+func ParseConfig(b []byte) ([]Spec, error) {
 	var list []transport
-	if err := yaml.UnmarshalWithOptions(b, &list, yaml.Strict()); err != nil {
-		first, _, _ := strings.Cut(err.Error(), "\n")
-		return nil, fmt.Errorf("a list of transports was expected: %s", first)
+	if err := strictyaml.Decode(b, &list); err != nil {
+		return nil, fmt.Errorf("a list of transports was expected: %w", err)
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("the list of transports is empty")
 	}
-	specs = make([]Spec, len(list))
+	specs := make([]Spec, len(list))
 	for i, t := range list {
 		if t.ID == "" {
 			t.ID = fmt.Sprintf("transport%d", i+1)
 		}
 		s, err := t.spec()
 		if err != nil {
-			return nil, fmt.Errorf("transport %s: %w", t.ID, err)
+			return nil, fmt.Errorf("transport %q: %w", t.ID, err)
 		}
 		specs[i] = s
 	}
@@ -183,18 +177,18 @@ func (t transport) spec() (Spec, error) {
 // portOf reads a number or the name of an environment variable.
 func portOf(v any) (string, error) {
 	switch p := v.(type) {
-	case uint64:
-		return strconv.FormatUint(p, 10), nil
+	case int:
+		return strconv.Itoa(p), nil
 	case string:
 		if name, ok := strings.CutPrefix(p, "$"); ok {
 			value, set := os.LookupEnv(name)
 			if !set {
-				return "", fmt.Errorf("port %s: the environment has no such variable", p)
+				return "", fmt.Errorf("port %q: the environment has no such variable", p)
 			}
 			return value, nil
 		}
 	case nil:
 		return "", fmt.Errorf("port is missing")
 	}
-	return "", fmt.Errorf("port %v: want a number or \"$NAME\"", v)
+	return "", fmt.Errorf("port %q: want a number or \"$NAME\"", fmt.Sprint(v))
 }

@@ -230,7 +230,9 @@ func TestConfig(t *testing.T) {
 	}
 	for _, tc := range []struct{ text, want string }{
 		{`[]`, "empty"},
-		{`! 0000000`, "no YAML"}, // the library panics
+		{`! 0000000`, "list of transports"},
+		{`[{"type": "stream.testee", "endpoint": {"type": "tcp", "port": -1}}]`, "port"},
+		{`[{"type": "stream.testee", "endpoint": {"type": "tcp", "port": 1.5}}]`, "want a number"},
 		{`{"a": 1}`, "list of transports"},
 		{`[{"type": "websocket.testee"}]`, "only stream.testee"},
 		{`[{"type": "stream.testee", "endpoint": {"type": "onion"}}]`, "want tcp or unix"},
@@ -256,6 +258,21 @@ func FuzzParseSpec(f *testing.F) {
 		}
 		if again, err := ParseSpec(s.String()); err != nil || again != s {
 			t.Errorf("%q is %+v, and %q is %+v, %v", text, s, s.String(), again, err)
+		}
+	})
+}
+
+// FuzzParseConfig: whatever a person puts in the file is a list of testees or one line that says why not.
+func FuzzParseConfig(f *testing.F) {
+	f.Add("- type: stream.testee\n  endpoint: {type: tcp, port: 1}\n")
+	f.Add("- &a {type: stream.testee}\n- *a\n- <<: *a\n")
+	f.Add("[{id: x, endpoint: !!binary aaaa}]")
+	f.Fuzz(func(t *testing.T, text string) {
+		switch specs, err := ParseConfig([]byte(text)); {
+		case err != nil && strings.Contains(err.Error(), "\n"):
+			t.Errorf("%q is answered in more than one line: %v", text, err)
+		case err == nil && len(specs) == 0:
+			t.Errorf("%q became no testee and no error", text)
 		}
 	})
 }

@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v3"
+
+	"muxperf/internal/strictyaml"
 )
 
 // The kinds: a client meets the servers of its own kind.
@@ -46,18 +48,17 @@ type Peer struct {
 type Kinds []string
 
 // UnmarshalYAML takes a string or a list.
-func (k *Kinds) UnmarshalYAML(b []byte) error {
-	var one string
-	if err := yaml.Unmarshal(b, &one); err == nil {
-		*k = Kinds{one}
-		return nil
-	}
+func (k *Kinds) UnmarshalYAML(n *yaml.Node) error {
 	var many []string
-	if err := yaml.Unmarshal(b, &many); err != nil {
+	if n.Kind == yaml.ScalarNode {
+		many = make([]string, 1)
+		err := n.Decode(&many[0])
+		*k = many
 		return err
 	}
+	err := n.Decode(&many)
 	*k = many
-	return nil
+	return err
 }
 
 // A Server is how the peer serves.
@@ -125,8 +126,8 @@ func read(file string) (*Peer, error) {
 // Parse reads a peer.yaml. Unknown keys are errors.
 func Parse(b []byte) (*Peer, error) {
 	p := &Peer{}
-	if err := yaml.UnmarshalWithOptions(b, p, yaml.Strict()); err != nil {
-		return nil, errors.New(strings.SplitN(err.Error(), "\n", 2)[0])
+	if err := strictyaml.Decode(b, p); err != nil {
+		return nil, err
 	}
 	return p, p.check()
 }
