@@ -57,12 +57,9 @@ func exchange(ctx context.Context, conn net.Conn, cfg Config) (*transport.Secure
 		return nil, errors.New("plaintext: no identity key is set")
 	}
 	stop := handshake.Interruptible(ctx, conn)
-	remote, err := swap(conn, cfg.Key)
+	remote, err := swap(conn, cfg)
 	if cause := stop(); cause != nil {
 		return nil, fmt.Errorf("plaintext exchange: %w", cause)
-	}
-	if err == nil {
-		err = handshake.CheckPeer(cfg.Remote, remote)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("plaintext exchange: %w", err)
@@ -70,11 +67,12 @@ func exchange(ctx context.Context, conn net.Conn, cfg Config) (*transport.Secure
 	return &transport.Secured{Conn: conn, LocalPeer: cfg.Key.ID().String(), RemotePeer: remote.String()}, nil
 }
 
-// swap sends our message while it reads the peer's.
-func swap(conn net.Conn, key identity.PrivateKey) (identity.ID, error) {
+// swap sends our message while it reads and judges the peer's. What the peer said tells more than that our message
+// failed, as it does where the peer hangs up after its own.
+func swap(conn net.Conn, cfg Config) (identity.ID, error) {
 	sent := make(chan error, 1)
 	go func() {
-		_, err := conn.Write(marshal(key.ID(), key.PublicBytes()))
+		_, err := conn.Write(marshal(cfg.Key.ID(), cfg.Key.PublicBytes()))
 		sent <- err
 	}()
 	msg, err := read(conn)
@@ -82,6 +80,9 @@ func swap(conn net.Conn, key identity.PrivateKey) (identity.ID, error) {
 		return "", err
 	}
 	id, err := parse(msg)
+	if err == nil {
+		err = handshake.CheckPeer(cfg.Remote, id)
+	}
 	if err != nil {
 		return "", err
 	}
