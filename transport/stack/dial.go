@@ -56,7 +56,7 @@ func (d *dialer) session(ctx context.Context) (transport.Session, error) {
 	mux, err := d.muxer(ctx, conn)
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("setting up %s with %s: %w", d.cfg.Mux, d.addr, err)
+		return nil, fmt.Errorf("setting up %s with %s: %w", d.cfg.Mux, d.addr, unanswered(err))
 	}
 	info.Setup.Mux = time.Since(start)
 	return newSession(mux, conn, info, d.cfg, d.cfg.serve, nil), nil
@@ -98,7 +98,7 @@ func (d *dialer) secured(ctx context.Context, info *transport.Info) (*transport.
 	sec, err := d.secure(ctx, conn)
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("setting up %s with %s: %w", d.cfg.Security, d.addr, err)
+		return nil, fmt.Errorf("setting up %s with %s: %w", d.cfg.Security, d.addr, unanswered(err))
 	}
 	info.Setup.Security = time.Since(start)
 	return sec, nil

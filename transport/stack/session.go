@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"muxperf/transport"
@@ -126,7 +127,11 @@ func (s *session) Open(ctx context.Context, protocol string) (transport.Stream, 
 	}
 	if err != nil {
 		_ = ms.Reset()
-		return nil, fmt.Errorf("agreeing on %s: %w", protocol, because(ctx, err))
+		err = because(ctx, err)
+		if s.info.Stack.Mux == None {
+			err = unanswered(err) // this stream is the connection
+		}
+		return nil, fmt.Errorf("agreeing on %s: %w", protocol, err)
 	}
 	return &stream{ms, protocol}, nil
 }
@@ -254,7 +259,21 @@ func because(ctx context.Context, err error) error {
 		return cause
 	}
 	if err == io.ErrUnexpectedEOF {
-		return errors.New("the peer closed the connection")
+		return fmt.Errorf("the peer closed the connection: %w", err)
+	}
+	return err
+}
+
+// unanswered counts a connection that ends while it is set up as a failed handshake, whichever layer saw it: nothing
+// tells whether the peer would have spoken that layer.
+func unanswered(err error) error {
+	if errors.Is(err, transport.ErrHandshake) {
+		return err
+	}
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return fmt.Errorf("%w: %w", transport.ErrHandshake, err)
+		}
 	}
 	return err
 }
