@@ -108,7 +108,9 @@ func (e *engine) play(ctx context.Context, isClient bool) (local Report, peer *R
 	cutCtx, endCuts := context.WithCancel(helpCtx)
 	_ = e.ch.st.SetReadDeadline(time.Time{}) // a run lasts as long as it lasts
 	helpers.Go(func() { e.readControl(helpCtx) })
-	helpers.Go(func() { e.tick(ctx, helpCtx) })
+	flowCtx, endFlow := context.WithCancel(ctx)
+	helpers.Go(func() { e.tell(flowCtx) })
+	helpers.Go(func() { e.watch(flowCtx) })
 	pattern := protocol.NewPattern(e.run, e.params.Block, e.params.Verify)
 	if e.send {
 		e.startSending(ctx, &movers, pattern)
@@ -133,6 +135,7 @@ func (e *engine) play(ctx context.Context, isClient bool) (local Report, peer *R
 	} else if abort := asAbort(err); abort != nil {
 		_ = e.ch.send(TypeAbort, abort)
 	}
+	endFlow()
 	endHelp()
 	_ = e.ch.st.SetReadDeadline(time.Unix(1, 0))
 	helpers.Wait()

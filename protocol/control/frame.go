@@ -158,9 +158,10 @@ type controlStream interface {
 
 // A channel sends and receives messages on a control stream. Sending is safe for concurrent use.
 type channel struct {
-	st    controlStream
-	mu    sync.Mutex
-	ended atomic.Bool // nobody waits for messages any more
+	st      controlStream
+	mu      sync.Mutex
+	ended   atomic.Bool // nobody waits for messages any more
+	hurried atomic.Bool // the peer may not read any more
 }
 
 // interrupt ends a receive that waits, and those to come: a later deadline does not undo it.
@@ -169,11 +170,20 @@ func (c *channel) interrupt() {
 	_ = c.st.SetReadDeadline(time.Unix(1, 0))
 }
 
+// hurry gives what is being sent, and each message after it, stopGrace and no more.
+func (c *channel) hurry() {
+	c.hurried.Store(true)
+	_ = c.st.SetWriteDeadline(time.Now().Add(stopGrace))
+}
+
 func (c *channel) send(t Type, v any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.st.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return fmt.Errorf("sending %s: %w", t, err)
+	}
+	if c.hurried.Load() { // the deadline just set may have replaced that of hurry
+		c.hurry()
 	}
 	if err := writeMessage(c.st, t, v); err != nil {
 		return fmt.Errorf("sending %s: %w", t, err)

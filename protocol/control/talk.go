@@ -89,8 +89,26 @@ func (e *engine) handle(t Type, body []byte) (over bool, err error) {
 	return false, nil
 }
 
-// tick tells the peer how far we are, and notices when nothing moves any more.
-func (e *engine) tick(ctx, until context.Context) {
+// tell tells the peer how far we are, once a second.
+func (e *engine) tell(until context.Context) {
+	t := time.NewTicker(progressInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-until.Done():
+			return
+		case <-t.C:
+		}
+		if err := e.ch.send(TypeProgress, Progress{Sent: e.sent.Bytes(), Received: e.received.Bytes()}); err != nil {
+			e.cancel(peerGone(err))
+			return
+		}
+	}
+}
+
+// watch notices when nothing moves any more. It waits for nobody: where the payload stands still, the control stream,
+// which often is in the same connection, may do so as well.
+func (e *engine) watch(until context.Context) {
 	t := time.NewTicker(progressInterval)
 	defer t.Stop()
 	seen, at := uint64(0), e.clock()
@@ -98,19 +116,13 @@ func (e *engine) tick(ctx, until context.Context) {
 		select {
 		case <-until.Done():
 			return
-		case <-ctx.Done():
-			return
 		case <-t.C:
 		}
-		sent, received := e.sent.Bytes(), e.received.Bytes()
-		if err := e.ch.send(TypeProgress, Progress{Sent: sent, Received: received}); err != nil {
-			e.cancel(peerGone(err))
-			return
-		}
-		if now := sent + received + e.peerProgress.Load(); now != seen {
+		if now := e.sent.Bytes() + e.received.Bytes() + e.peerProgress.Load(); now != seen {
 			seen, at = now, e.clock()
 		} else if e.clock().Sub(at) >= e.stallTimeout() {
 			e.cancel(errStalled)
+			e.ch.hurry()
 			return
 		}
 	}
