@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,17 +57,27 @@ func program(t *testing.T, name string) string {
 // A server is a process of ours.
 type server struct {
 	t    *testing.T
-	addr string // host:port
+	addr string // host:port or unix:/path, as a client takes it
 	cmd  *exec.Cmd
 	log  *transcript
 	done chan struct{}
 }
 
-// startServer runs the server, with words of the shell before it, such as a limit.
-func startServer(t *testing.T, before string, args ...string) *server {
+// startServer runs the server on tcp or unix, with words of the shell before it, such as a limit.
+func startServer(t *testing.T, network, before string, args ...string) *server {
 	t.Helper()
+	return startProgram(t, program(t, "server"), network, before, args...)
+}
+
+// startProgram is startServer for another build of it.
+func startProgram(t *testing.T, path, network, before string, args ...string) *server {
+	t.Helper()
+	listen := "127.0.0.1:0"
+	if network == "unix" {
+		listen = unixName(t)
+	}
 	line := before + ` exec "$0" "$@"`
-	cmd := exec.Command("sh", append([]string{"-c", line, program(t, "server"), "--listen", "127.0.0.1:0", "--json=peer"}, args...)...)
+	cmd := exec.Command("sh", append([]string{"-c", line, path, "--listen", listen, "--json=peer"}, args...)...)
 	s := &server{t: t, cmd: cmd, log: &transcript{}, done: make(chan struct{})}
 	cmd.Stderr = s.log
 	out, err := cmd.StdoutPipe()
@@ -92,17 +103,31 @@ func startServer(t *testing.T, before string, args ...string) *server {
 	t.Cleanup(s.kill)
 	select {
 	case at := <-ready:
+		s.addr = listen
 		var port int
-		if _, err := fmt.Sscanf(at, "/ip4/127.0.0.1/tcp/%d/", &port); err != nil {
-			t.Fatalf("the server is at %q: %v", at, err)
+		if network == "tcp" {
+			if _, err := fmt.Sscanf(at, "/ip4/127.0.0.1/tcp/%d/", &port); err != nil {
+				t.Fatalf("the server is at %q: %v", at, err)
+			}
+			s.addr = net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
 		}
-		s.addr = net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
 	case <-s.done:
 		t.Fatalf("the server ended: %s", s.log)
 	case <-time.After(patience):
 		t.Fatal("the server is not ready")
 	}
 	return s
+}
+
+// unixName is a path for a socket, short enough for one (108 bytes).
+func unixName(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "muxperf-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return "unix:" + filepath.Join(dir, "s")
 }
 
 // A transcript is what a process says, while it says it.
@@ -159,9 +184,15 @@ type outcome struct {
 // test: no fault may make it hang.
 func run(t *testing.T, meanwhile func(*os.Process), args ...string) outcome {
 	t.Helper()
+	return runProgram(t, program(t, "client"), meanwhile, args...)
+}
+
+// runProgram is run for another build of the client.
+func runProgram(t *testing.T, path string, meanwhile func(*os.Process), args ...string) outcome {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t, "client"), append([]string{"-J", "--connect-timeout", "5", "--handshake-timeout", "5", "--rcv-timeout", "2"}, args...)...)
+	cmd := exec.CommandContext(ctx, path, append([]string{"-J", "--connect-timeout", "5", "--handshake-timeout", "5", "--rcv-timeout", "2"}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Start(); err != nil {
@@ -188,11 +219,30 @@ func run(t *testing.T, meanwhile func(*os.Process), args ...string) outcome {
 }
 
 // served runs a whole, small client, as the next one after a fault.
-func (s *server) served(stack []string) {
+func (s *server) served(stack stack) {
 	s.t.Helper()
-	o := run(s.t, nil, append(append([]string{"-n", "1M", "--verify", "--rcv-timeout", "60"}, stack...), s.addr)...)
-	if o.code != 0 || len(o.result.Directions) != 1 || o.result.Directions[0].Receiver == nil || o.result.Directions[0].Receiver.Bytes != 1<<20 {
-		s.t.Errorf("the next client ended with %d: %v %s", o.code, o.result.Error, o.stderr)
+	o := run(s.t, nil, append(stack.client("-n", "1M", "--verify", "--rcv-timeout", "60"), s.addr)...)
+	o.ended(s.t, "after a fault", 0)
+	o.carried(s.t, 1<<20)
+}
+
+// carried judges a client whose run was whole: its one direction's bytes arrived, all of them.
+func (o outcome) carried(t *testing.T, bytes uint64) {
+	t.Helper()
+	if len(o.result.Directions) != 1 {
+		t.Errorf("%d directions: %s", len(o.result.Directions), o.stderr)
+		return
+	}
+	if d := o.result.Directions[0]; d.Receiver == nil || d.Receiver.Bytes != bytes {
+		t.Errorf("%d bytes were to arrive: %+v", bytes, d.Receiver)
+	}
+}
+
+// ended judges the exit code.
+func (o outcome) ended(t *testing.T, how string, codes ...int) {
+	t.Helper()
+	if !slices.Contains(codes, o.code) {
+		t.Errorf("a client %s ended with %d, want %v: %v %s", how, o.code, codes, o.result.Error, o.stderr)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,39 +19,43 @@ import (
 // A strike is done to the bytes from the offset on: what it returns is passed on instead. With over, nothing
 // follows: end says what both ends then see.
 type strike struct {
-	change func([]byte) []byte // of a piece of at least span bytes; nil changes nothing
+	change func([]byte) []byte // of a piece of some bytes; nil changes nothing
 	over   bool
 	end    func(src, dst net.Conn)
 }
 
-// span is how many bytes a strike has to work on.
-const span = 256
-
 func closed(src, dst net.Conn) { src.Close(); dst.Close() }
 func reset(src, dst net.Conn) {
 	for _, c := range []net.Conn{src, dst} {
-		_ = c.(*net.TCPConn).SetLinger(0)
+		if c, ok := c.(*net.TCPConn); ok { // a Unix socket has no reset but that of an unread rest
+			_ = c.SetLinger(0)
+		}
 		c.Close()
 	}
 }
 
-// halfClosed tells the receiver of an end of data; the other direction goes on, and the sender is read from.
+// closeWrite tells the receiver of an end of data.
+func closeWrite(c net.Conn) { _ = c.(interface{ CloseWrite() error }).CloseWrite() }
+
+// halfClosed ends one direction; the other goes on, and the sender is read from.
 func halfClosed(src, dst net.Conn) {
-	_ = dst.(*net.TCPConn).CloseWrite()
+	closeWrite(dst)
 	_, _ = io.Copy(io.Discard, src)
 }
 
 // mute passes nothing more and says nothing.
 func mute(src, dst net.Conn) { _, _ = io.Copy(io.Discard, src) }
 
-// A proxy breaks the connection of a number, counted from 0.
+// A proxy breaks the connection of a number, counted from 0, or is slow with each.
 type proxy struct {
 	listener   net.Listener
 	target     string
 	connection int
 	down       bool // the direction to the client
 	offset     int
+	span       int // how many bytes the strike has to work on; 0 breaks nothing
 	strike     strike
+	rate       int // bytes per second and direction; 0 is as fast as it goes
 	struck     atomic.Bool
 
 	mu    sync.Mutex
@@ -60,14 +65,51 @@ type proxy struct {
 
 func newProxy(t *testing.T, target string) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	at := "127.0.0.1:0"
+	if strings.HasPrefix(target, "unix:") {
+		at = unixName(t)
+	}
+	l, err := net.Listen(endpoint(at))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &proxy{listener: l, target: target}
 }
 
-func (p *proxy) addr() string { return p.listener.Addr().String() }
+// addr is where it is, as a client takes it.
+func (p *proxy) addr() string {
+	at := p.listener.Addr()
+	if at.Network() == "unix" {
+		return "unix:" + at.String()
+	}
+	return at.String()
+}
+
+// endpoint is what package net calls an address of ours.
+func endpoint(addr string) (network, address string) {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		return "unix", path
+	}
+	return "tcp4", addr
+}
+
+// serves runs a client by way of the proxy, and ends.
+func (p *proxy) serves(t *testing.T, args []string) outcome {
+	t.Helper()
+	p.serve()
+	defer p.close()
+	return run(t, nil, append(args, p.addr())...)
+}
+
+// runs is serves where the strike has to come.
+func (p *proxy) runs(t *testing.T, args []string) outcome {
+	t.Helper()
+	o := p.serves(t, args)
+	if !p.struck.Load() {
+		t.Error("it never came to that")
+	}
+	return o
+}
 
 // serve carries connections until close.
 func (p *proxy) serve() {
@@ -77,7 +119,7 @@ func (p *proxy) serve() {
 			if err != nil {
 				return
 			}
-			p.wg.Go(func() { p.carry(near, n == p.connection) })
+			p.wg.Go(func() { p.carry(near, p.span > 0 && n == p.connection) })
 		}
 	})
 }
@@ -101,7 +143,8 @@ func (p *proxy) keep(c net.Conn) {
 func (p *proxy) carry(near net.Conn, broken bool) {
 	p.keep(near)
 	defer near.Close()
-	far, err := net.DialTimeout("tcp4", p.target, time.Minute)
+	network, address := endpoint(p.target)
+	far, err := net.DialTimeout(network, address, time.Minute)
 	if err != nil {
 		return
 	}
@@ -120,7 +163,7 @@ func (p *proxy) oneWay(dst, src net.Conn, broken bool) {
 			p.ended(dst, src, err)
 			return
 		}
-		piece := make([]byte, span)
+		piece := make([]byte, p.span)
 		n, err := io.ReadFull(src, piece)
 		if n == 0 {
 			p.ended(dst, src, err)
@@ -139,14 +182,33 @@ func (p *proxy) oneWay(dst, src net.Conn, broken bool) {
 			return
 		}
 	}
-	_, err := io.Copy(dst, src)
+	_, err := io.Copy(dst, p.paced(src))
 	p.ended(dst, src, err)
+}
+
+// paced gives what a source gives, at the proxy's rate.
+func (p *proxy) paced(src io.Reader) io.Reader {
+	if p.rate == 0 {
+		return src
+	}
+	return slowReader{src, p.rate}
+}
+
+// A slowReader gives a hundredth of a second's bytes at a time, and then waits that hundredth.
+type slowReader struct {
+	io.Reader
+	rate int // bytes per second
+}
+
+func (r slowReader) Read(b []byte) (int, error) {
+	time.Sleep(10 * time.Millisecond)
+	return r.Reader.Read(b[:min(len(b), r.rate/100)])
 }
 
 // ended passes an end of data on as such, and anything else as a reset.
 func (p *proxy) ended(dst, src net.Conn, err error) {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		_ = dst.(*net.TCPConn).CloseWrite()
+		closeWrite(dst)
 		return
 	}
 	reset(src, dst)
