@@ -110,11 +110,14 @@ func (e *engine) returnBudget(n int) {
 	}
 }
 
-// finishSending tells the peer how much was sent, and that it is all.
+// finishSending tells the peer how much was sent, and that it is all. A run that failed does not end so but with an
+// abort, which says what it failed of.
 func (e *engine) finishSending(ctx context.Context, totals []uint64) {
 	d := Done{Sent: totals}
-	if cause := context.Cause(ctx); cause != nil {
+	if cause := context.Cause(ctx); isInterrupt(cause) {
 		d.Incomplete = cause.Error()
+	} else if cause != nil {
+		return
 	}
 	if err := e.ch.send(TypeDone, d); err != nil {
 		e.cancel(err)
