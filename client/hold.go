@@ -44,14 +44,9 @@ func (r *runner) holdBare(ctx context.Context, res *report.Result) error {
 	if err != nil {
 		return err
 	}
-	plan, err := testee.MakePlan(r.o.connections, limit, r.onLoopback())
+	plan, err := testee.MakePlan(r.o.connections, limit, r.origin())
 	if err != nil {
 		return err
-	}
-	if r.o.output.IsText() {
-		for _, w := range plan.Words {
-			fmt.Fprintln(r.log, "plan:", w)
-		}
 	}
 	o := testee.HoldOptions{Network: r.o.address.Network, Address: r.o.address.HostPort(), Batch: r.o.batch, Delay: r.o.batchDelay, Timeout: holdTimeout, Patience: max(r.o.stall, time.Duration(r.o.connections)*100*time.Microsecond)}
 	out := &report.HoldResult{What: "connections", Asked: r.o.connections, Plan: plan.Words}
@@ -81,10 +76,16 @@ func (r *runner) finishHold(res *report.Result, out *report.HoldResult, err erro
 	return nil
 }
 
-// onLoopback reports whether source addresses may be chosen freely.
-func (r *runner) onLoopback() bool {
+// origin tells where the connections to the target can come from.
+func (r *runner) origin() testee.Origin {
 	a, err := netip.ParseAddr(r.o.address.Host)
-	return r.o.address.Network != "unix" && (r.o.address.Host == "localhost" || err == nil && a.Is4() && a.IsLoopback())
+	switch {
+	case r.o.address.Network == "unix":
+		return testee.FromPath
+	case r.o.address.Host == "localhost", err == nil && a.Is4() && a.IsLoopback():
+		return testee.FromLoopback
+	}
+	return testee.FromHost
 }
 
 // holdSessions holds sessions with one stream each, or streams of o.connections sessions.

@@ -13,6 +13,7 @@ import (
 
 	"muxperf/protocol"
 	"muxperf/report"
+	"muxperf/testee"
 )
 
 // TestRefusals needs no server: nothing gets so far.
@@ -210,16 +211,16 @@ func TestAServerThatEndsEarly(t *testing.T) {
 
 // TestHoldForm: which form of holding is planned for, and what of.
 func TestHoldForm(t *testing.T) {
-	for address, want := range map[string]bool{
-		"127.0.0.1:1": true, "127.9.8.7:1": true, "localhost:1": true,
-		"[::1]:1": false, "192.0.2.1:1": false, "host:1": false, "unix:/s": false,
+	for address, want := range map[string]testee.Origin{
+		"127.0.0.1:1": testee.FromLoopback, "127.9.8.7:1": testee.FromLoopback, "localhost:1": testee.FromLoopback,
+		"[::1]:1": testee.FromHost, "192.0.2.1:1": testee.FromHost, "host:1": testee.FromHost, "unix:/s": testee.FromPath,
 	} {
 		o, err := parsed("--test", "hold", "--no-control", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (&runner{o: o}).onLoopback(); got != want {
-			t.Errorf("%s: source addresses may be chosen: %t", address, got)
+		if got := (&runner{o: o}).origin(); got != want {
+			t.Errorf("%s: connections come from %d", address, got)
 		}
 	}
 }

@@ -41,13 +41,19 @@ func (t *text) distribution(name string, d measure.Distribution) {
 	t.line("%-14s %9s %9s %9s %9s %9s %9s %9s %9s", cells...)
 }
 
-// bars draws the histogram, a bar of at most 50 columns for each bucket.
+// bars draws the histogram, a bar of at most 50 columns for each bucket. A long gap before an outlier is one line.
 func (t *text) bars(bars []measure.Bar) {
 	var most int64
 	for _, b := range bars {
 		most = max(most, b.Count)
 	}
-	for _, b := range bars {
+	for len(bars) > 0 {
+		if gap := slices.IndexFunc(bars, func(b measure.Bar) bool { return b.Count > 0 }); gap > 2 {
+			t.line("%9s to %9s %12s", Time(bars[0].From), Time(bars[gap-1].To), "none")
+			bars = bars[gap:]
+		}
+		b := bars[0]
+		bars = bars[1:]
 		width := int((b.Count*50 + most - 1) / max(1, most))
 		t.line("%9s to %9s %12s  %s", Time(b.From), Time(b.To), Count(b.Count), strings.Repeat("#", width))
 	}

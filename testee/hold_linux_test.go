@@ -244,7 +244,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := MakePlan(n, limit, true)
+	p, err := MakePlan(n, limit, FromLoopback)
 	if err != nil {
 		t.Fatal(err)
 	}

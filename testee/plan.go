@@ -23,20 +23,29 @@ type Plan struct {
 	Words       []string
 }
 
-// MakePlan plans for n connections to a target with fileLimit descriptors in a process. spread says that source
-// addresses may be chosen: on loopback all of 127.0.0.0/8 is ours.
-func MakePlan(n, fileLimit int, spread bool) (Plan, error) {
+// An Origin is where connections can come from.
+type Origin int
+
+const (
+	FromHost     Origin = iota // one source address, with its ephemeral ports
+	FromLoopback               // all of 127.0.0.0/8 is ours
+	FromPath                   // Unix sockets have neither addresses nor ports
+)
+
+// MakePlan plans for n connections to a target with fileLimit descriptors in a process.
+func MakePlan(n, fileLimit int, from Origin) (Plan, error) {
 	room := fileLimit - reserveFiles
 	if room < 1 {
 		return Plan{}, fmt.Errorf("the limit of open files, %d, leaves no room for connections: raise it with ulimit -n", fileLimit)
 	}
 	p := Plan{Connections: n, FileLimit: fileLimit, Processes: (n + room - 1) / room, Sources: 1}
 	p.Words = append(p.Words, fmt.Sprintf("%d client processes, since each may have %d open files", p.Processes, fileLimit))
-	if spread {
+	switch {
+	case from == FromLoopback:
 		most := (n + p.Processes - 1) / p.Processes // of a process, whose addresses are its own
 		p.Sources = p.Processes * ((most + perSource - 1) / perSource)
 		p.Words = append(p.Words, fmt.Sprintf("%d source addresses, at most %d connections each", p.Sources, perSource))
-	} else if n > 28_000 {
+	case from == FromHost && n > 28_000:
 		p.Words = append(p.Words, "one source address: the kernel has some 28,000 ephemeral ports for it")
 	}
 	return p, nil

@@ -13,30 +13,35 @@ import (
 func TestPlan(t *testing.T) {
 	for _, tc := range []struct {
 		n, limit           int
-		spread             bool
+		from               Origin
 		processes, sources int
 		words              string
 	}{
-		{1, 1024, true, 1, 1, "1 client processes, since each may have 1024 open files"},
-		{100, 20_000, true, 1, 1, "1 source addresses, at most 4500 connections each"},
-		{4_500, 20_000, true, 1, 1, "1 source addresses"},
-		{4_501, 20_000, true, 1, 2, "2 source addresses"},
-		{19_800, 20_000, true, 1, 5, "1 client processes"},
-		{19_801, 20_000, true, 2, 6, "2 client processes"},
-		{60_000, 20_000, true, 4, 16, "16 source addresses, at most 4500 connections each"},
-		{250_000, 20_000, true, 13, 65, "13 client processes"},
-		{2_000_000, 1 << 20, true, 2, 446, "2 client processes"},
-		{10, 201, true, 10, 10, "10 client processes, since each may have 201 open files"},
-		{28_000, 1 << 20, false, 1, 1, "1 client processes"},
-		{28_001, 1 << 20, false, 1, 1, "one source address: the kernel has some 28,000 ephemeral ports for it"},
-		{60_000, 20_000, false, 4, 1, "4 client processes"},
+		{1, 1024, FromLoopback, 1, 1, "1 client processes, since each may have 1024 open files"},
+		{100, 20_000, FromLoopback, 1, 1, "1 source addresses, at most 4500 connections each"},
+		{4_500, 20_000, FromLoopback, 1, 1, "1 source addresses"},
+		{4_501, 20_000, FromLoopback, 1, 2, "2 source addresses"},
+		{19_800, 20_000, FromLoopback, 1, 5, "1 client processes"},
+		{19_801, 20_000, FromLoopback, 2, 6, "2 client processes"},
+		{60_000, 20_000, FromLoopback, 4, 16, "16 source addresses, at most 4500 connections each"},
+		{250_000, 20_000, FromLoopback, 13, 65, "13 client processes"},
+		{2_000_000, 1 << 20, FromLoopback, 2, 446, "2 client processes"},
+		{10, 201, FromLoopback, 10, 10, "10 client processes, since each may have 201 open files"},
+		{28_000, 1 << 20, FromHost, 1, 1, "1 client processes"},
+		{28_001, 1 << 20, FromHost, 1, 1, "one source address: the kernel has some 28,000 ephemeral ports for it"},
+		{60_000, 20_000, FromHost, 4, 1, "4 client processes"},
+		{60_000, 1 << 20, FromPath, 1, 1, "1 client processes"},
 	} {
-		t.Run(fmt.Sprintf("%d of %d spread %t", tc.n, tc.limit, tc.spread), func(t *testing.T) {
-			p, err := MakePlan(tc.n, tc.limit, tc.spread)
+		t.Run(fmt.Sprintf("%d of %d from %d", tc.n, tc.limit, tc.from), func(t *testing.T) {
+			p, err := MakePlan(tc.n, tc.limit, tc.from)
 			if err != nil || p.Processes != tc.processes || p.Sources != tc.sources || p.FileLimit != tc.limit {
 				t.Errorf("%+v, %v; want %d processes and %d sources", p, err, tc.processes, tc.sources)
 			}
-			if words := strings.Join(p.Words, "\n"); !strings.Contains(words, tc.words) {
+			words := strings.Join(p.Words, "\n")
+			if tc.from == FromPath && strings.Contains(words, "ports") {
+				t.Errorf("ports of a Unix socket: %s", words)
+			}
+			if !strings.Contains(words, tc.words) {
 				t.Errorf("%q was not said, but:\n%s", tc.words, words)
 			}
 			checkShares(t, p)
@@ -52,8 +57,8 @@ func TestPlansKeepTheirPromises(t *testing.T) {
 			if n < 1 || n/room > 1_000 {
 				continue
 			}
-			for _, spread := range []bool{true, false} {
-				p, err := MakePlan(n, limit, spread)
+			for _, from := range []Origin{FromHost, FromLoopback, FromPath} {
+				p, err := MakePlan(n, limit, from)
 				if err != nil {
 					t.Fatalf("%d connections with %d files: %v", n, limit, err)
 				}
@@ -95,7 +100,7 @@ func checkShares(t *testing.T, p Plan) {
 
 func TestPlanWithoutRoom(t *testing.T) {
 	for _, limit := range []int{0, 100, reserveFiles} {
-		if _, err := MakePlan(1, limit, true); err == nil || !strings.Contains(err.Error(), "ulimit -n") || !strings.Contains(err.Error(), fmt.Sprint(limit)) {
+		if _, err := MakePlan(1, limit, FromLoopback); err == nil || !strings.Contains(err.Error(), "ulimit -n") || !strings.Contains(err.Error(), fmt.Sprint(limit)) {
 			t.Errorf("a limit of %d files: %v", limit, err)
 		}
 	}

@@ -73,7 +73,7 @@ func TestShardsAndHolders(t *testing.T) {
 		for i, w := range sh.workers {
 			idle[i] = sockets(t, w.cmd.Process.Pid)
 		}
-		p, err := MakePlan(n, reserveFiles+n/3, true)
+		p, err := MakePlan(n, reserveFiles+n/3, FromLoopback)
 		if err != nil || p.Processes != 3 || p.Sources != 3 {
 			t.Fatalf("%+v, %v", p, err)
 		}
@@ -114,7 +114,7 @@ func TestHoldAllAddsUpFailures(t *testing.T) {
 	}
 	nobody := l.Addr().String()
 	l.Close()
-	p, err := MakePlan(9, reserveFiles+3, true)
+	p, err := MakePlan(9, reserveFiles+3, FromLoopback)
 	if err != nil || p.Processes != 3 {
 		t.Fatalf("%+v, %v", p, err)
 	}
@@ -129,7 +129,7 @@ func TestHoldAllAddsUpFailures(t *testing.T) {
 func TestHoldAllIsInterrupted(t *testing.T) {
 	reason := errors.New("enough")
 	te := start(t, "127.0.0.1:0", Config{})
-	p, err := MakePlan(6, reserveFiles+3, true)
+	p, err := MakePlan(6, reserveFiles+3, FromLoopback)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestHoldAllIsInterrupted(t *testing.T) {
 // TestAWorkerDies: the others are not waited for in vain, and the error says what happened.
 func TestAWorkerDies(t *testing.T) {
 	te := start(t, "127.0.0.1:0", Config{})
-	p, err := MakePlan(6, reserveFiles+3, true)
+	p, err := MakePlan(6, reserveFiles+3, FromLoopback)
 	if err != nil {
 		t.Fatal(err)
 	}

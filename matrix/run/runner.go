@@ -51,7 +51,7 @@ func (m *Runner) Prepare(ctx context.Context, peers []*peer.Peer) error {
 	for _, p := range peers {
 		m.peers[p.Name] = p
 		if missing := p.Missing(); len(missing) > 0 {
-			p.Unavailable = strings.Join(missing, ", ") + " not found on this machine"
+			p.Unavailable = strings.Join(missing, ", ") + " not found on this machine (install it, or try ./run.sh --install)"
 			continue
 		}
 		if p.Build != "" {
