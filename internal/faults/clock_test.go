@@ -40,10 +40,7 @@ func TestClockStepped(t *testing.T) {
 				t.Errorf("latencies with a clock that jumps: %+v", l)
 			}
 
-			o = runProgram(t, client, func(*os.Process) {
-				time.Sleep(time.Second)
-				s.kill()
-			}, append(stack.client("-t", "60"), s.addr)...)
+			o = runProgram(t, client, after(time.Second, func(*os.Process) { s.kill() }), append(stack.client("-t", "60"), s.addr)...)
 			o.failed(t)
 		})
 	}
@@ -85,11 +82,12 @@ func stepped(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, tail, found := strings.Cut(string(source), "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n")
+	const now = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	const jumps = now + "\tsec += 3600 * (1 + mono/333333333%2)\n"
+	head, tail, found := strings.Cut(string(source), now)
 	if !found {
 		t.Fatalf("%s is not as this test knows it", original)
 	}
-	const jumps = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += 3600 * (1 + mono/333333333%2)\n"
 	scratch := t.TempDir()
 	replaced, overlay := filepath.Join(scratch, "time.go"), filepath.Join(scratch, "overlay.json")
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: replaced}})
